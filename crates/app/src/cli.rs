@@ -51,6 +51,12 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: ConfigCommand,
     },
+    /// Make API keys for the gateway.
+    #[command(after_help = KEYS_EXAMPLES)]
+    Keys {
+        #[command(subcommand)]
+        command: KeysCommand,
+    },
     /// Serve decisions: Envoy's rate limit service, an HTTP API, a gateway, metrics.
     ///
     /// Without a configuration file: the rules in `rules/`, gRPC on port 8081, HTTP
@@ -90,6 +96,22 @@ pub(crate) enum Command {
     Version,
 }
 
+/// What can be done with API keys.
+#[derive(Debug, Subcommand)]
+pub(crate) enum KeysCommand {
+    /// Print a new key, its hash, and the line for the file of keys.
+    ///
+    /// Only the owner needs the key, and it cannot be shown again. Add the line to the file that
+    /// `api_keys.file` of the gateway's document names; the running gateway reads it again.
+    #[command(after_help = KEYS_EXAMPLES)]
+    New {
+        /// The name of the owner, one word.
+        name: String,
+        /// The owner's plan, one word.
+        plan: String,
+    },
+}
+
 /// What can be simulated.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SimulateCommand {
@@ -118,6 +140,11 @@ Examples:
   tidegate config check
   tidegate config show --compat
   tidegate config schema";
+
+const KEYS_EXAMPLES: &str = "\
+Examples:
+  tidegate keys new acme pro
+  tidegate keys new acme pro | sed -n 's/^line: //p' >> keys.txt    keep the line, forget the key";
 
 const SERVE_EXAMPLES: &str = "\
 Examples:

@@ -34,9 +34,9 @@ pub use fields::{
     RulesFrom, Runtime, Sentinel, Shutdown, Store, Tls, Traces, UpstreamLayout, Worker,
 };
 pub use kinds::{
-    AccessLogFormat, Address, Compat, ErrorCodes, FailureMode, KeyLayout, LogFormat, LogLevel,
-    Password, Percent, Ratio, RedisUrl, San, Secret, SwitchAccess, SwitchMode, TraceProtocol, Url,
-    UrlPath, WhenFull, Workers,
+    AccessLogFormat, Address, CallerFormat, Compat, ErrorCodes, FailureMode, KeyLayout, LogFormat,
+    LogLevel, Password, Percent, Ratio, RedisUrl, San, Secret, SwitchAccess, SwitchMode, Token,
+    TraceProtocol, Url, UrlPath, WhenFull, Workers,
 };
 pub use layers::{Flag, Input, LoadedConfig, Note, Origin, Weight, resolve, variable_of};
 pub use reference::{compat_reference, example, gateway_reference, reference};

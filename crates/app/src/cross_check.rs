@@ -8,10 +8,10 @@ use std::collections::{BTreeSet, HashMap};
 
 use tidegate_document::did_you_mean;
 use tidegate_gateway::{
-    DescriptorSettings, EntrySettings, GatewayDocument, GatewayError, GatewaySettings, Missing,
-    PathMatch, RouteSettings, SettingProblem, ValueFrom, api_key_plans,
+    DescriptorSettings, EntrySettings, GatewayDocument, GatewayError, GatewaySettings, PathMatch,
+    RouteSettings, SettingProblem, ValueFrom, WhenMissing, api_key_plans,
 };
-use tidegate_rules::{Problem, Rule, Severity, Shown, Snapshot};
+use tidegate_rules::{Problem, Rule, Severity, ShownValue, Snapshot};
 
 use crate::config::Config;
 
@@ -46,14 +46,17 @@ pub(crate) fn cross_check(
             coverage.exempt += 1;
             continue;
         }
-        let mut limited = false;
+        let mut limited = Vec::new();
         for (number, descriptor) in route.descriptors.iter().enumerate() {
             let key_path = format!("routes[{index}].descriptors[{number}]");
             check.sources(&key_path, descriptor);
-            limited |= check.descriptor(&key_path, descriptor, has_domain);
+            if check.descriptor(&key_path, descriptor, has_domain) {
+                limited.push((key_path, descriptor));
+            }
             check.plans(descriptor, &plans);
         }
-        coverage.limited += usize::from(limited);
+        check.missing_values(route, &limited);
+        coverage.limited += usize::from(!limited.is_empty());
     }
     check.overload(config);
     (check.problems, coverage)
@@ -91,8 +94,8 @@ impl<'d> RuleIndex<'d> {
         rules.iter().copied().filter(move |rule| {
             let mut levels = rule.levels().iter().zip(entries);
             levels.all(|(level, entry)| match (level.shown(), &entry.value) {
-                (Shown::Written(written), ValueFrom::Fixed(value)) if is_literal(written) => {
-                    written == value
+                (ShownValue::Written(written), ValueFrom::Fixed(value)) if is_literal(written) => {
+                    **written == **value
                 }
                 _ => true,
             })
@@ -168,8 +171,11 @@ impl<'d> CrossCheck<'d> {
         has_domain: bool,
     ) -> bool {
         let all: Vec<&EntrySettings> = descriptor.entries.iter().collect();
-        let kept: Vec<&EntrySettings> =
-            all.iter().copied().filter(|entry| entry.missing != Missing::SkipEntry).collect();
+        let kept: Vec<&EntrySettings> = all
+            .iter()
+            .copied()
+            .filter(|entry| entry.when_missing != Some(WhenMissing::SkipEntry))
+            .collect();
         let mut met = self.rules.candidates(&all).chain(self.rules.candidates(&kept)).peekable();
         if met.peek().is_some() {
             return met.any(|rule| !rule.unlimited());
@@ -192,6 +198,52 @@ impl<'d> CrossCheck<'d> {
             self.warn("unmatched_descriptor", key_path, &message, &hint);
         }
         false
+    }
+
+    /// Whether requests of a route that lack a value are limited by nothing, and no entry says that they should be.
+    fn missing_values(&mut self, route: &RouteSettings, limited: &[(String, &DescriptorSettings)]) {
+        let skips = |entry: &EntrySettings| {
+            let skips = matches!(entry.when_missing, None | Some(WhenMissing::SkipDescriptor));
+            skips && self.can_be_missing(route, &entry.value)
+        };
+        if limited.iter().any(|(_, descriptor)| !descriptor.entries.iter().any(skips)) {
+            return;
+        }
+        let mut found = Vec::new();
+        for (key_path, descriptor) in limited {
+            let mut entries = descriptor.entries.iter().enumerate();
+            let silent = entries.find(|(_, entry)| entry.when_missing.is_none() && skips(entry));
+            found.extend(
+                silent.map(|(index, entry)| {
+                    (format!("{key_path}.entries[{index}]"), entry.key.clone())
+                }),
+            );
+        }
+        for (key_path, key) in found {
+            let message =
+                format!("requests to `{}` without a value for `{key}` are not limited", route.name);
+            let hint = "add `default: anonymous` to limit them together, `when_missing: reject` to reject them, or \
+                        `when_missing: skip` to let them pass";
+            self.warn("unlimited_when_missing", &key_path, &message, hint);
+        }
+    }
+
+    /// Whether requests of a route can lack a value. One that no request has is reported already.
+    fn can_be_missing(&self, route: &RouteSettings, value: &ValueFrom) -> bool {
+        match value {
+            ValueFrom::Header(_) | ValueFrom::Cookie(_) | ValueFrom::Query(_) => true,
+            ValueFrom::Claim(_) => self.gateway.jwt.is_some(),
+            ValueFrom::Plan | ValueFrom::ApiKeyName => self.gateway.api_keys.is_some(),
+            ValueFrom::PathTemplate | ValueFrom::PathParameter(_) => {
+                matches!(route.path, PathMatch::Prefix(_))
+            }
+            ValueFrom::Fixed(_)
+            | ValueFrom::Address { .. }
+            | ValueFrom::Path
+            | ValueFrom::Method
+            | ValueFrom::Host
+            | ValueFrom::Route => false,
+        }
     }
 
     /// Whether each plan of the API keys has a rule, where a descriptor names the plan.
@@ -244,7 +296,7 @@ impl<'d> CrossCheck<'d> {
 /// The plan or literal value that a rule wants at this level; none if it takes any value.
 fn plan_of(rule: &Rule, level: usize) -> Option<&str> {
     let written = rule.levels().get(level).and_then(|level| match level.shown() {
-        Shown::Written(written) if is_literal(written) => Some(written),
+        ShownValue::Written(written) if is_literal(written) => Some(&**written),
         _ => None,
     });
     written.or_else(|| rule.plan())

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 use tidegate_engine::{DESCRIPTORS_MAX, Entry, Rule};
-use tidegate_rules::Shown;
+use tidegate_rules::ShownValue;
 
 use crate::exit::Complaint;
 
@@ -31,8 +31,8 @@ impl TypedDescriptor {
         let entries = rule.levels().iter().map(|level| TypedEntry {
             key: level.key().to_string(),
             value: match level.shown() {
-                Shown::Written(text) | Shown::Shared(text) => text.replace('*', "1"),
-                Shown::KeyOnly | Shown::Requested => "ada".to_owned(),
+                ShownValue::Written(text) | ShownValue::Shared(text) => text.replace('*', "1"),
+                ShownValue::KeyOnly | ShownValue::Requested => "ada".to_owned(),
             },
         });
         TypedDescriptor { entries: entries.collect() }

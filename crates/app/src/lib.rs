@@ -17,6 +17,7 @@ pub mod config;
 mod cross_check;
 mod demo;
 mod demo_api;
+mod keys;
 mod rules;
 mod serve;
 mod version;
@@ -28,7 +29,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use cli::{Cli, Command, ConfigCommand, RulesCommand, SimulateCommand};
+use cli::{Cli, Command, ConfigCommand, KeysCommand, RulesCommand, SimulateCommand};
 use exit::{Exit, Failure};
 use output::Output;
 
@@ -72,6 +73,7 @@ fn run_command(command: Command, out: &mut Output) -> Result<Exit, Failure> {
             ConfigCommand::Env => config::show::run_env(out),
             ConfigCommand::Reference { part } => print(config::reference::text(part), out),
         },
+        Command::Keys { command: KeysCommand::New { name, plan } } => keys::run(&name, &plan, out),
         Command::Serve(args) => serve::run(&args, out),
         Command::Demo(args) => demo::run(&args, out),
         Command::DemoApi(args) => demo_api::run(&args, out),

@@ -22,7 +22,7 @@ descriptors:
 /// The SHA-256 of `letmein`.
 const HASH: &str = "1c8bfe8f801d79745c4631d09fff36c82aa37fc4cce4fc946683d7b336b63032";
 
-const CUSTOMER: &str = "{key: customer, from: header, name: X-Customer}";
+const CUSTOMER: &str = "{key: customer, from: header, name: X-Customer, default: nobody}";
 
 /// A gateway with one route for everything, whose only descriptor has these entries.
 fn gateway(entries: &str, rest: &str) -> String {
@@ -53,6 +53,22 @@ fn warned(ran: &Ran, code: &str) -> String {
     assert_eq!(ran.stdout.matches("warning[").count(), 1, "{}", ran.stdout);
     assert!(ran.stdout.contains(&format!("warning[{code}]")), "{}", ran.stdout);
     ran.stdout.clone()
+}
+
+#[test]
+fn an_entry_that_leaves_requests_without_a_value_unlimited_is_found() {
+    let entry = |rest: &str| format!("{{key: customer, from: header, name: X-Customer{rest}}}");
+    let text = warned(&check(&gateway(&entry(""), ""), "", &[]), "unlimited_when_missing");
+    assert!(text.contains("gateway.yaml:5:") && text.contains("`customer`"), "{text}");
+    for rest in [", default: nobody", ", when_missing: skip", ", when_missing: reject"] {
+        let ran = check(&gateway(&entry(rest), ""), "", &[]);
+        assert!(!ran.stdout.contains("warning["), "{}", ran.stdout);
+    }
+    // Another descriptor of the route limits such requests.
+    let document = gateway(&entry(""), "")
+        .replace("descriptors: [", "descriptors: [{entries: [{key: customer, from: address}]}, ");
+    let ran = check(&document, "", &[]);
+    assert!(!ran.stdout.contains("warning["), "{}", ran.stdout);
 }
 
 #[test]
@@ -107,7 +123,8 @@ fn a_plan_without_api_keys_is_a_warning() {
 #[test]
 fn a_plan_of_a_key_that_no_rule_has_is_a_warning() {
     let keys = "api_keys: {file: keys.txt}\n";
-    let text = warned(&check(&gateway("{key: plan, from: plan}", keys), "", &[]), "unknown_plan");
+    let entries = "{key: plan, from: plan, when_missing: skip}";
+    let text = warned(&check(&gateway(entries, keys), "", &[]), "unknown_plan");
     assert!(text.contains("did you mean `free`?"), "{text}");
 }
 

@@ -15,15 +15,16 @@ const EDGES: &[(&str, &[&str])] = &[
     ("decision/stores", &["algorithms", "metrics", "redis-link"]),
     ("decision/engine", &["algorithms", "metrics", "rules", "stores"]),
     ("inbound/server", &[]),
+    ("inbound/requests", &["algorithms"]),
     ("inbound/answers", &["engine", "overload"]),
     ("inbound/admission", &["answers", "engine"]),
-    ("inbound/rls", &["answers", "engine", "metrics"]),
-    ("inbound/http-api", &["admission", "answers", "engine", "metrics", "rules"]),
+    ("inbound/rls", &["answers", "engine", "metrics", "requests"]),
+    ("inbound/http-api", &["admission", "answers", "engine", "metrics", "requests", "rules"]),
     (
         "inbound/gateway",
         &["admission", "answers", "document", "engine", "metrics", "overload", "server"],
     ),
-    ("inbound/admin", &["answers", "engine", "metrics", "overload"]),
+    ("inbound/admin", &["answers", "engine", "metrics", "overload", "requests"]),
     ("inbound/tower-layer", &["admission", "answers", "engine", "overload"]),
     ("inbound/spans", &["engine"]),
     ("inbound/statsd", &[]),
@@ -43,6 +44,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "metrics",
             "overload",
             "redis-board",
+            "requests",
             "rls",
             "rules",
             "server",
@@ -61,7 +63,10 @@ const EDGES: &[(&str, &[&str])] = &[
             "stores",
         ],
     ),
-    ("lab/fuzz", &["app", "engine", "http-api", "metrics", "rls", "rules"]),
+    (
+        "lab/fuzz",
+        &["app", "engine", "gateway", "http-api", "metrics", "requests", "rls", "rules", "server"],
+    ),
 ];
 
 /// Outside crates that only some of ours may use, beside their tests.
@@ -77,6 +82,7 @@ const KEPT_TO: &[(&str, &[&str])] = &[
             "answers",
             "gateway",
             "http-api",
+            "requests",
             "rls",
             "server",
             "spans",
@@ -95,6 +101,24 @@ const KEPT_TO: &[(&str, &[&str])] = &[
     ("limitador", &["bench"]),
     ("throttlecrab", &["bench"]),
 ];
+
+/// Words for a part that many modules have, so that a crate may declare them more than once.
+const ROLE_WORDS: &[&str] = &[
+    "Settings", "Error", "Config", "Request", "Response", "Inner", "State", "Args", "Body",
+    "Future", "Service", "Layer", "Metrics",
+];
+
+/// Nouns that only look like a participle or a gerund. The glossary adds its terms.
+const NOUNS: &[&str] = &["Setting", "String", "Ring"];
+
+/// Participles without the usual endings.
+const IRREGULAR: &[&str] = &[
+    "Begun", "Chosen", "Drawn", "Found", "Given", "Gone", "Held", "Kept", "Known", "Left", "Lost",
+    "Met", "Said", "Seen", "Sent", "Shown", "Spent", "Taken", "Told", "Written",
+];
+
+/// The longest line of prose in a document, outside tables and code.
+const PROSE_COLUMNS_MAX: usize = 120;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -247,16 +271,130 @@ fn every_crate_is_on_the_maps() {
     }
 }
 
+/// The type that a line declares. A declaration within a trait or an implementation is none: the trait chose its name.
+fn declared_type(line: &str) -> Option<&str> {
+    let line = line.trim_start_matches("pub ").trim_start_matches("pub(crate) ");
+    let line = line.trim_start_matches("pub(super) ");
+    let (word, rest) = line.split_once(' ')?;
+    let name = rest.split(|end: char| !end.is_alphanumeric()).next()?;
+    let is_type = matches!(word, "struct" | "enum" | "trait" | "type");
+    (is_type && name.starts_with(|first: char| first.is_uppercase())).then_some(name)
+}
+
+/// The types of a crate that its tests do not declare, each with its file.
+fn declared_types(name: &str) -> Vec<(String, PathBuf)> {
+    let mut files = Vec::new();
+    rust_files(&root().join("crates").join(name).join("src"), &mut files);
+    let mut found = Vec::new();
+    for path in files.into_iter().filter(|path| !path.ends_with("tests.rs")) {
+        let text = read(&path);
+        let code = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+        let names = code.lines().filter_map(declared_type);
+        found.extend(names.map(|name| (name.to_owned(), path.clone())));
+    }
+    found
+}
+
+/// The terms in the first column of the glossary.
+fn glossary_terms() -> Vec<String> {
+    let text = read(&root().join("docs/glossary.md"));
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| "));
+    rows.filter_map(|row| row.split(" |").next()).map(str::to_owned).collect()
+}
+
+/// Whether a name is one word that says what was done or is being done, not what the thing is.
+fn is_bare_participle(name: &str) -> bool {
+    let one_word = name.chars().filter(|letter| letter.is_uppercase()).count() == 1;
+    let ending = name.ends_with("ed") || name.ends_with("ing");
+    one_word && (ending || IRREGULAR.contains(&name)) && !NOUNS.contains(&name)
+}
+
 #[test]
-fn links_between_documents_lead_somewhere() {
-    let mut documents = vec![root().join("README.md"), root().join("ARCHITECTURE.md")];
-    documents.extend([root().join("CONTRIBUTING.md"), root().join("CHANGELOG.md")]);
+fn no_type_is_named_by_a_bare_participle_or_gerund() {
+    let terms = glossary_terms();
+    assert!(terms.iter().any(|term| term == "Ruling"), "the glossary is read");
+    let mut found = Vec::new();
+    for name in crates() {
+        let types = declared_types(&name).into_iter();
+        let bare = types.filter(|(name, _)| is_bare_participle(name) && !terms.contains(name));
+        found.extend(bare.map(|(declared, path)| format!("{}: {declared}", path.display())));
+    }
+    assert!(found.is_empty(), "name these by a noun, or define them in the glossary: {found:#?}");
+}
+
+#[test]
+fn a_crate_declares_a_type_name_once() {
+    for name in crates() {
+        let mut types = declared_types(&name);
+        types.retain(|(declared, _)| !ROLE_WORDS.contains(&declared.as_str()));
+        types.sort();
+        for pair in types.windows(2) {
+            let [(first, path), (second, other)] = pair else { continue };
+            let (path, other) = (path.display(), other.display());
+            assert!(first != second, "{name} declares {first} twice: {path}, {other}");
+        }
+    }
+}
+
+#[test]
+fn declarations_and_participles_are_recognized() {
+    assert_eq!(declared_type("pub(crate) struct Held<'a> {"), Some("Held"));
+    assert_eq!(declared_type("type Answers = Vec<Answer>;"), Some("Answers"));
+    assert_eq!(declared_type("    type Output = ();"), None);
+    assert_eq!(declared_type("/// struct Held"), None);
+    assert!(["Held", "Watching", "Asked"].into_iter().all(is_bare_participle));
+    assert!(!["Ring", "Verdict", "HeldSlot"].into_iter().any(is_bare_participle));
+}
+
+#[test]
+fn prose_is_wrapped() {
+    for document in documents() {
+        let text = read(&document);
+        let mut in_code = false;
+        for (index, line) in text.lines().enumerate() {
+            in_code ^= line.trim_start().starts_with("```");
+            let exempt = in_code || line.trim_start().starts_with('|') || line.contains("](");
+            assert!(
+                exempt || line.chars().count() <= PROSE_COLUMNS_MAX,
+                "{}:{} is longer than {PROSE_COLUMNS_MAX} characters",
+                document.display(),
+                index + 1
+            );
+        }
+    }
+}
+
+#[test]
+fn paths_in_the_maps_exist() {
+    for document in documents() {
+        let text = read(&document);
+        for code in text.split('`').skip(1).step_by(2) {
+            let is_path = code.starts_with("crates/") || code.starts_with("docs/");
+            let is_pattern = code.contains(['*', '<', '{', ' ', '\n', '…']) || code == "crates/x/y";
+            if is_path && !is_pattern {
+                let (path, document) = (root().join(code), document.display());
+                assert!(path.exists(), "{document} names {code}, which is not there");
+            }
+        }
+    }
+}
+
+/// Every document for people, except for the history of changes.
+fn documents() -> Vec<PathBuf> {
+    let mut documents: Vec<PathBuf> =
+        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(|name| root().join(name)).into();
     for directory in ["docs", "docs/decisions", "docs/guides"] {
         let entries = fs::read_dir(root().join(directory)).expect("docs are there");
         let paths = entries.map(|entry| entry.expect("readable").path());
         documents.extend(paths.filter(|path| path.extension().is_some_and(|kind| kind == "md")));
     }
-    for document in documents {
+    documents
+}
+
+#[test]
+fn links_between_documents_lead_somewhere() {
+    let history = root().join("CHANGELOG.md");
+    for document in documents().into_iter().chain([history]) {
         let text = read(&document);
         for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
             let path = link.split('#').next().unwrap_or_default();

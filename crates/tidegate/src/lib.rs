@@ -46,84 +46,27 @@
 //!
 //! The service and the gateway are the binary `tidegate`, package `tidegate-app`.
 
+// Limits and their decisions.
 pub use tidegate_engine::{
-    // Limits and their decisions.
-    Algorithm,
-    CalendarUnit,
-    Concurrency,
-    Decision,
-    FixedWindow,
-    Holder,
-    LeakyBucket,
-    Limit,
-    Outcome,
-    ParameterError,
-    Period,
-    PeriodError,
-    Retry,
-    SlidingLog,
-    SlidingWindow,
-    Soft,
-    Tenure,
-    TokenBucket,
-    Window,
+    Algorithm, CalendarUnit, Concurrency, Decision, FixedWindow, Holder, LeakyBucket, Limit,
+    Outcome, ParameterError, Period, PeriodError, Retry, SlidingLog, SlidingWindow, Soft, Tenure,
+    TokenBucket, Window,
 };
+// Deciding.
 pub use tidegate_engine::{
-    // Deciding.
-    Basis,
-    DESCRIPTORS_MAX,
-    Deposit,
-    Descriptor,
-    Engine,
-    Entry,
-    FailureMode,
-    KeyedLimiter,
-    LocalEngine,
-    NearLimit,
-    Observer,
-    Permit,
-    Refusal,
-    Request,
-    Role,
-    Ruling,
-    Tally,
-    Undecided,
-    Verb,
-    Verdict,
+    Basis, DESCRIPTORS_MAX, Deposit, Descriptor, Engine, Entry, FailureMode, KeyedLimiter,
+    LocalEngine, NearLimit, Observer, Permit, Refusal, Request, Role, Ruling, Tally, Undecided,
+    Verb, Verdict,
 };
 pub use tidegate_engine::{Clock, ManualClock, Nanos, SystemClock, Timestamp};
+// Counters.
 pub use tidegate_engine::{
-    // Counters.
-    ConfigError,
-    CounterStore,
-    FailureKind,
-    MemoryConfig,
-    MemoryStore,
-    Stats,
-    StoreError,
-    WhenFull,
+    ConfigError, CounterStore, FailureKind, MemoryConfig, MemoryStore, Stats, StoreError, WhenFull,
 };
+// Rules and modes.
 pub use tidegate_engine::{
-    // Rules and modes.
-    Domain,
-    Ending,
-    Explanation,
-    LimitId,
-    LimiterKind,
-    Mode,
-    Options,
-    Percent,
-    Report,
-    Rule,
-    RuleId,
-    RuleLimit,
-    Snapshot,
-    Source,
-    Target,
-    Unit,
-    UnknownTarget,
-    WhenOver,
-    compile,
+    Domain, Explanation, LimitId, LimiterKind, MatchOutcome, Mode, Options, Percent, Report, Rule,
+    RuleId, RuleLimit, Snapshot, Source, Target, Unit, UnknownTarget, WhenOver, compile,
 };
 
 /// Where counters live: in memory, or in Redis with the feature `redis`.

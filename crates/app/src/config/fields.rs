@@ -13,7 +13,8 @@ use tidegate_document::{Entry, Field, HeaderName, SectionPart, Size, section};
 
 use super::kinds::{
     Address, Compat, ErrorCodes, FailureMode, KeyLayout, LogFormat, LogLevel, Password, Percent,
-    Ratio, RedisUrl, San, Secret, SwitchAccess, TraceProtocol, Url, UrlPath, WhenFull, Workers,
+    Ratio, RedisUrl, San, Secret, SwitchAccess, Token, TraceProtocol, Url, UrlPath, WhenFull,
+    Workers,
 };
 
 pub use gateway::{AccessLog, Fleet, Gate, Gateway, LimiterSwitches, Overload, Worker};
@@ -124,6 +125,8 @@ section! {
         connection_age_max: Option<Duration> = "off" in SECOND..=CENTURY,
         /// How long such a connection may take to finish its requests.
         connection_age_grace: Duration = "1h" in 0..=CENTURY,
+        /// How long a connection may be without a request; `off` for no limit.
+        idle_timeout: Option<Duration> = "1h" in SECOND..=CENTURY,
         /// Detection of dead connections.
         keepalive: Keepalive,
         /// Whether gRPC reflection is enabled.
@@ -163,12 +166,18 @@ section! {
         listen: Vec<Address> = "0.0.0.0:8080",
         /// TLS; off without a certificate.
         tls: Tls,
+        /// Access tokens, each with the SHA-256 of its text, a name, roles (`read`, `check`,
+        /// `change`, joined by `+`) and optionally the day on which it expires. Without tokens,
+        /// everyone may read and check; changes need a port that other machines cannot reach.
+        tokens: Vec<Token> = "",
         /// The largest request body.
         body_bytes_max: Size = "1MiB" in KIB..=GIB,
         /// The maximum of connections.
         connections_max: u32 = "10000" in 1..=MANY,
         /// How long a client may take to send its header.
         header_timeout: Duration = "10s" in SECOND..=HOUR,
+        /// How long a client may take to send its body.
+        body_timeout: Duration = "10s" in SECOND..=HOUR,
         /// How long a connection may be idle.
         idle_timeout: Duration = "75s" in SECOND..=DAY,
     }
@@ -184,6 +193,12 @@ section! {
         token: Option<Secret> = "off",
         /// A file with the token.
         token_file: Option<PathBuf> = "off",
+        /// Further tokens, as in `http.tokens`. Pages about callers need the role `read`, run-time
+        /// switches the role `change`; `debug.token` has all roles.
+        tokens: Vec<Token> = "",
+        /// Host names that the port answers to, beside IP addresses and `localhost`; requests for
+        /// other names are rejected, against DNS rebinding.
+        hosts: Vec<San> = "",
         /// Whether limits can be switched at run time: `auto` is on if only this machine can
         /// connect or a token is set.
         switches: SwitchAccess = "auto",
@@ -433,7 +448,10 @@ impl Default for Config {
     fn default() -> Self {
         let mut config = Config::blank();
         for field in config.fields() {
-            field.value.set_text(field.default, &field.bounds).expect("the defaults are valid");
+            field
+                .value
+                .set_text(field.default(), &field.key.bounds)
+                .expect("the defaults are valid");
         }
         config
     }
@@ -479,10 +497,17 @@ impl Tls {
     }
 }
 
+impl Http {
+    /// Whether only this machine can connect.
+    pub fn is_local(&self) -> bool {
+        self.listen.iter().all(Address::is_local)
+    }
+}
+
 impl Debug {
-    /// Whether changes need a token.
+    /// Whether there is a token.
     pub fn has_token(&self) -> bool {
-        self.token.is_some() || self.token_file.is_some()
+        self.token.is_some() || self.token_file.is_some() || !self.tokens.is_empty()
     }
 
     /// Whether only this machine can connect.

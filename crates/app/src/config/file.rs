@@ -1,8 +1,8 @@
 //! The file: from YAML to values for fields.
 
 use tidegate_document::{
-    Dialect, Fault, Given, Location, Mapping, NodeId, NodeKind, Problems, Reader, Scalar, Shape,
-    Source, did_you_mean, one_of, parse,
+    Dialect, Fault, GivenKey, Location, MappingType, NodeId, NodeKind, Problems, Reader, Scalar,
+    Shape, Source, did_you_mean, one_of, parse,
 };
 
 use super::fields::Config;
@@ -36,14 +36,14 @@ pub(super) fn read<'s>(
 // The depth of the recursion is bounded by that of the declaration.
 fn section<'s>(
     reader: &mut Reader<'_, '_>,
-    given: &Given,
-    mapping: &'static Mapping,
+    given: &GivenKey,
+    mapping: &'static MappingType,
     values: &mut Vec<LayerValue<'s>>,
     source: &Source,
 ) {
     let Some(keys) = reader.keys(given, mapping) else { return };
     for given in keys.iter() {
-        reader.within_key(given, |reader| match given.key.shape() {
+        reader.within(given, None, |reader| match given.key.shape() {
             Shape::Mapping(below) => section(reader, given, below, values, source),
             shape => values.extend(field(reader, given, &shape, source)),
         });
@@ -52,7 +52,7 @@ fn section<'s>(
 
 fn field<'s>(
     reader: &mut Reader<'_, '_>,
-    given: &Given,
+    given: &GivenKey,
     shape: &Shape,
     source: &Source,
 ) -> Option<LayerValue<'s>> {
@@ -92,6 +92,7 @@ fn field<'s>(
 }
 
 /// The dialect of the configuration file: keys are named by their path.
+#[derive(Debug)]
 struct ConfigDialect;
 
 impl Dialect for ConfigDialect {
@@ -102,7 +103,7 @@ impl Dialect for ConfigDialect {
     fn unknown_key(
         &self,
         reader: &mut Reader<'_, '_>,
-        mapping: &'static Mapping,
+        mapping: &'static MappingType,
         name: &str,
         key: NodeId,
         _value: NodeId,

@@ -7,11 +7,11 @@ mod text;
 
 pub use address::Address;
 pub use choice::{
-    AccessLogFormat, Compat, ErrorCodes, FailureMode, KeyLayout, LogFormat, LogLevel, SwitchAccess,
-    SwitchMode, TraceProtocol, WhenFull,
+    AccessLogFormat, CallerFormat, Compat, ErrorCodes, FailureMode, KeyLayout, LogFormat, LogLevel,
+    SwitchAccess, SwitchMode, TraceProtocol, WhenFull,
 };
 pub use number::{Percent, Ratio, Workers};
-pub use text::{Password, RedisUrl, San, Secret, Url, UrlPath};
+pub use text::{Password, RedisUrl, San, Secret, Token, Url, UrlPath};
 
 #[cfg(test)]
 mod tests;

@@ -355,7 +355,7 @@ fn apply(given: &[LayerValue<'_>], problems: &mut Problems<'_>) -> (Config, Prov
         };
         for given in given.iter().filter(|given| given.path == field.path) {
             let before = field.value.shown();
-            if let Err(faults) = field.value.set(&given.scalars, &field.bounds) {
+            if let Err(faults) = field.value.set(&given.scalars, &field.key.bounds) {
                 for ItemFault { item, fault } in faults {
                     let item = item.and_then(|item| given.locations.get(item).copied());
                     problems.error(item.unwrap_or(given.location), fault.of(&field.path));

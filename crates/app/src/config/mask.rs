@@ -101,10 +101,11 @@ struct OpenSecret {
 }
 
 impl OpenSecret {
-    /// Whether a line belongs to it: a line that is indented deeper than the key does, and so does the first line after
-    /// a key without a value.
+    /// Whether a line belongs to it: a line that is indented deeper than the key does, and so do the first line after a
+    /// key without a value and the items of a list, which may be indented like the key.
     fn continues(self, line: &str) -> bool {
-        !self.has_text || line.trim().is_empty() || indentation(line) > self.indentation
+        let is_item = line.trim_start().starts_with('-') && indentation(line) == self.indentation;
+        !self.has_text || line.trim().is_empty() || is_item || indentation(line) > self.indentation
     }
 }
 
@@ -138,6 +139,19 @@ mod tests {
             let flag = Flag { name: "--set", path: None, text: set };
             let report = resolve(&Input { flags: vec![flag], ..Input::default() }).unwrap_err();
             assert!(!report.to_string().contains("hunter2"), "{path}: {report}");
+        }
+    }
+
+    #[test]
+    fn every_item_of_a_secret_list_in_the_file_is_hidden() {
+        for text in [
+            "http:\n  tokens:\n  - hunter2-one ci check\n  - hunter2-two ci check\n  listen: x\n",
+            "http:\n  tokens:\n    - hunter2-one ci check\n    - hunter2-two ci check\n",
+            "http: {tokens: [hunter2-one ci check, hunter2-two ci check]}\n",
+        ] {
+            let file = Some(Source::new("tidegate.yaml", text));
+            let report = resolve(&Input { file, ..Input::default() }).unwrap_err().to_string();
+            assert!(report.contains("SHA-256") && !report.contains("hunter2"), "{report}");
         }
     }
 

@@ -63,8 +63,8 @@ fn write_rows(text: &mut String, entries: &[Entry<'_>], section: &str) {
         let (parent, name) = field.path.rsplit_once('.').unwrap_or(("", &field.path));
         if parent == section {
             let takes = field.takes().replace('|', "\\|");
-            let default = default_in_words(field.default);
-            let about = field.about.replace('|', "\\|");
+            let default = default_in_words(field.default());
+            let about = field.key.about.replace('|', "\\|");
             let variable = variable_of(&field.path);
             let _ = writeln!(text, "| `{name}` | {takes} | {default} | `{variable}` | {about} |");
         }
@@ -106,7 +106,7 @@ pub fn example() -> String {
             Entry::Section { path, about } => (path, about, "", String::new()),
             Entry::Field(field) => {
                 let value = format!(" {}", yaml_value(&field.value.shown()));
-                (field.path, field.about, "# ", value)
+                (field.path, field.key.about, "# ", value)
             }
         };
         let (indent, name) = indent_and_name(&path);

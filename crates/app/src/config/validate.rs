@@ -191,8 +191,8 @@ impl CrossFieldCheck<'_, '_> {
 
     fn debug(&mut self) {
         let debug = &self.config.debug;
-        let fields = ["debug.listen", "debug.token", "debug.token_file", "debug.switches"];
-        if !self.are_sound(&fields) {
+        let tokens = ["debug.token", "debug.token_file", "debug.tokens"];
+        if !self.are_sound(&["debug.listen", "debug.switches"]) || !self.are_sound(&tokens) {
             return;
         }
         if debug.token.is_some() && debug.token_file.is_some() {

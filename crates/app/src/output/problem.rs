@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use tidegate_rules::{Problem, Related, Severity};
+use tidegate_rules::{Problem, RelatedLocation, Severity};
 
 use super::{Clean, StyledText, style};
 
@@ -44,7 +44,7 @@ fn write_problem(out: &mut impl Write, problem: &Problem) -> io::Result<()> {
     let carets = "^".repeat(snippet.width);
     writeln!(out, "{gutter} {bar} {}{}", " ".repeat(snippet.indent), StyledText(color, carets))?;
     let equals = StyledText(style::FAINT, "=");
-    if let Some(Related { file, line, column, message }) = related {
+    if let Some(RelatedLocation { file, line, column, message }) = related {
         writeln!(out, "{gutter} {equals} {message}: {}:{line}:{column}", Clean(file))?;
     }
     if let Some(hint) = hint {

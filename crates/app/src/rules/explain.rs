@@ -10,8 +10,8 @@ use std::io::{self, Write};
 use serde::Serialize;
 use tidegate_document::did_you_mean;
 use tidegate_rules::{
-    Charge, Domain, Ending, Explanation, LevelExplanation, Mode, NameId, Options, Rule, RuleLimit,
-    Snapshot, WhenOver, compile,
+    Charge, Domain, Explanation, LevelExplanation, MatchOutcome, Mode, NameId, Options, Rule,
+    RuleLimit, Snapshot, WhenOver, compile,
 };
 
 use super::load;
@@ -78,7 +78,7 @@ pub(crate) struct RequestExplanation {
 struct DescriptorExplanation {
     entries: TypedDescriptor,
     levels: Vec<LevelExplanation>,
-    ending: Ending,
+    ending: MatchOutcome,
     /// The rule, if one applies.
     rule: Option<RuleExplanation>,
     /// What would have matched, if nothing did.

@@ -5,23 +5,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use opentelemetry::global::BoxedTracer;
-use tidegate_admin::{Change, DebugDoor, DebugParts, DebugSettings, DeliveryReading, Token};
+use tidegate_admin::{Change, DebugDoor, DebugParts, DebugSettings, DeliveryReading};
 use tidegate_engine::SystemClock;
 use tidegate_http_api::{HttpApi, HttpApiParts, HttpApiSettings, JsonHandler};
 use tidegate_metrics::Collector;
+use tidegate_requests::{AccessPolicy, AccessToken, AccessTokens, HostNames};
 use tidegate_rls::{HeaderNames, HealthHandle, Rls, RlsSettings};
 use tidegate_server::{
-    Address, BoundEndpoint, ConnectionLimits, Endpoint, Keepalive, OpenError, Protocol, Server,
-    Tls, TlsFiles,
+    Address, BoundEndpoint, ConnectionLimits, Endpoint, Keepalive, OpenError, Pressure, Protocol,
+    Server, Tls, TlsFiles,
 };
-use tidegate_spans::Traced;
+use tidegate_spans::TracedDoor;
 
 use super::engine::EngineParts;
 use super::gateway_document::{self, DocumentWatch};
 use super::store::ServiceStore;
 use super::{Service, rules, system_failure, watch};
-use crate::config::{self, Compat, Config, ErrorCodes, Workers, count, size};
+use crate::config::{self, Compat, Config, ErrorCodes, Token, Workers, count, size};
 use crate::exit::{Complaint, Failure};
+
+/// How long a connection to the debug port may be without a request.
+const DEBUG_IDLE_TIMEOUT: Duration = Duration::from_secs(75);
 
 /// The open doors.
 #[derive(Debug)]
@@ -66,22 +70,27 @@ impl Doors {
 
         let grpc = endpoint("grpc", Protocol::Http2, &config.grpc.listen, grpc_tls)
             .limits(grpc_limits(&config.grpc));
-        doors.add(doors.server.open_calls(grpc, Traced::new(rls, tracer.clone())))?;
+        doors.add(doors.server.open_calls(grpc, TracedDoor::new(rls, tracer.clone())))?;
         let api = endpoint("http", Protocol::Auto, &config.http.listen, http_tls)
             .limits(http_limits(&config.http));
-        doors.add(doors.server.open(api, Traced::new(http, tracer.clone())))?;
+        doors.add(doors.server.open(api, TracedDoor::new(http, tracer.clone())))?;
         if let Some(service) = &service.gateway {
             let (fields, gateway) = (&config.gateway, service.gateway.clone());
             let hops = fields.proxy_protocol_from.iter().map(|hop| hop.get()).collect();
+            let pressed = gateway.clone();
             let endpoint = endpoint("gateway", Protocol::Auto, &fields.listen, gateway_tls)
+                .pressure(Pressure::new(move || pressed.is_full()))
                 .limits(gateway_limits(fields))
                 .proxy_protocol_from(hops);
             doors.add(doors.server.open_for_peers(endpoint, move |peer| {
-                Traced::new(gateway.for_peer(peer), tracer.clone())
+                TracedDoor::new(gateway.for_peer(peer), tracer.clone())
             }))?;
         }
-        let connections_max = count(config.debug.connections_max);
-        let limits = ConnectionLimits { connections_max, ..ConnectionLimits::default() };
+        let limits = ConnectionLimits {
+            connections_max: count(config.debug.connections_max),
+            idle_timeout: Some(DEBUG_IDLE_TIMEOUT),
+            ..ConnectionLimits::default()
+        };
         let metrics = endpoint("metrics", Protocol::Auto, &config.debug.metrics_listen, None);
         let metrics_page = debug.metrics_only(config.debug.metrics_path.as_str());
         doors.add(doors.debug_server.open(metrics.limits(limits), metrics_page))?;
@@ -89,6 +98,11 @@ impl Doors {
         doors.add(doors.debug_server.open(pages.limits(limits), debug))?;
         doors.grpc_health.set_serving(parts.health.is_ready());
         Ok(doors)
+    }
+
+    /// Asks clients to close their connections, while requests are still served.
+    pub(super) fn announce_close(&self) {
+        self.server.announce_stop();
     }
 
     /// Lets requests finish, and closes. Returns how many connections had to be cut.
@@ -149,7 +163,12 @@ fn http<S: ServiceStore>(config: &Config, service: &Service<S>, rls: &Rls<S>) ->
     let parts = HttpApiParts {
         settings: HttpApiSettings {
             body_bytes_max: size(config.http.body_bytes_max),
+            body_timeout: config.http.body_timeout,
             shadow: config.limiter.shadow,
+            access: AccessPolicy {
+                tokens: access_tokens(&config.http.tokens, None),
+                changes_without_token: config.http.is_local(),
+            },
             ..HttpApiSettings::default()
         },
         meter: Arc::clone(&service.engine.http_meter),
@@ -167,8 +186,11 @@ fn debug<S: ServiceStore>(
 ) -> Result<DebugDoor<S, SystemClock>, Failure> {
     let Service { engine: parts, rules, gateway, .. } = service;
     let settings = DebugSettings {
-        token: token(&config.debug)?,
-        changes_without_token: config.debug.switches_are_on() && config.debug.is_local(),
+        access: AccessPolicy {
+            tokens: debug_tokens(&config.debug)?,
+            changes_without_token: config.debug.switches_are_on() && config.debug.is_local(),
+        },
+        hosts: HostNames::new(config.debug.hosts.iter().map(|name| name.as_str().to_owned())),
         compat: config.compat == Compat::EnvoyRatelimit,
         rules_max: count(config.debug.metrics.rules_max),
     };
@@ -211,19 +233,24 @@ fn debug<S: ServiceStore>(
     Ok(DebugDoor::new(Arc::clone(&service.engine.engine), parts))
 }
 
-fn token(debug: &config::Debug) -> Result<Option<Token>, Failure> {
+fn access_tokens(tokens: &[Token], secret: Option<AccessToken>) -> AccessTokens {
+    AccessTokens::new(secret.into_iter().chain(tokens.iter().map(|token| token.get().clone())))
+}
+
+/// The tokens of the debug port; `debug.token` has all roles.
+fn debug_tokens(debug: &config::Debug) -> Result<AccessTokens, Failure> {
     let text = match (&debug.token, &debug.token_file) {
         (Some(token), _) => token.reveal().to_owned(),
         (None, Some(path)) => std::fs::read_to_string(path).map_err(|error| {
             let message = format!("`{}` cannot be read: {error}", path.display());
             Complaint::new(message, "check `debug.token_file`")
         })?,
-        (None, None) => return Ok(None),
+        (None, None) => return Ok(access_tokens(&debug.tokens, None)),
     };
-    let token = Token::new(text.trim());
-    Ok(Some(token.map_err(|error| {
-        Complaint::new(format!("the token cannot be used: {error}"), "give another one")
-    })?))
+    let token = AccessToken::of_secret("debug.token", text.trim()).map_err(|error| {
+        Complaint::new(format!("`debug.token` cannot be used: {error}"), "give another one")
+    })?;
+    Ok(access_tokens(&debug.tokens, Some(token)))
 }
 
 fn tls(tls: &config::Tls) -> Result<Option<Tls>, Failure> {
@@ -247,7 +274,8 @@ fn endpoint(
     };
     let addresses = listen.iter().map(address).collect();
     let limits = ConnectionLimits::default();
-    Endpoint { name, addresses, protocol, tls, limits, proxy_protocol_from: Vec::new() }
+    let proxy_protocol_from = Vec::new();
+    Endpoint { name, addresses, protocol, tls, limits, proxy_protocol_from, pressure: None }
 }
 
 fn grpc_limits(grpc: &config::Grpc) -> ConnectionLimits {
@@ -260,8 +288,7 @@ fn grpc_limits(grpc: &config::Grpc) -> ConnectionLimits {
             .map(|interval| Keepalive { interval, timeout: keepalive.timeout }),
         age_max: grpc.connection_age_max,
         age_grace: grpc.connection_age_grace,
-        // Proxies keep their connections open without requests.
-        idle_timeout: None,
+        idle_timeout: grpc.idle_timeout,
         ..ConnectionLimits::default()
     }
 }
@@ -271,6 +298,7 @@ fn http_limits(http: &config::Http) -> ConnectionLimits {
         connections_max: count(http.connections_max),
         header_timeout: http.header_timeout,
         idle_timeout: Some(http.idle_timeout),
+        send_rate_window: http.idle_timeout,
         ..ConnectionLimits::default()
     }
 }
@@ -281,6 +309,8 @@ fn gateway_limits(gateway: &config::Gateway) -> ConnectionLimits {
         streams_max: gateway.streams_max,
         header_timeout: gateway.header_timeout,
         idle_timeout: Some(gateway.idle_timeout),
+        send_rate_min: gateway.send_rate_min,
+        send_rate_window: gateway.idle_timeout,
         ..ConnectionLimits::default()
     }
 }

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use tidegate_gateway::{
-    AccessLogFormat, AccessLogSettings, Gateway, GatewayParts, GatewaySettings,
+    AccessLogFormat, AccessLogSettings, CallerFormat, Gateway, GatewayParts, GatewaySettings,
 };
 use tidegate_http_api::Health;
 use tidegate_metrics::Meter;
@@ -122,6 +122,11 @@ pub(super) fn settings(gateway: &config::Gateway, document: &GatewaySettings) ->
         format: match log.format {
             config::AccessLogFormat::Json => AccessLogFormat::Json,
             config::AccessLogFormat::Common => AccessLogFormat::Common,
+        },
+        caller: match log.caller {
+            config::CallerFormat::Plain => CallerFormat::Plain,
+            config::CallerFormat::Hashed => CallerFormat::Hashed,
+            config::CallerFormat::Off => CallerFormat::Off,
         },
         one_of: NonZeroU64::new(u64::from(log.one_of)).unwrap_or(NonZeroU64::MIN),
         waiting_max: count(log.waiting_max),

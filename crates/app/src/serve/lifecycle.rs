@@ -110,6 +110,7 @@ async fn drain<S: ServiceStore>(
 ) {
     service.engine.health.hold_back("stop", "the service is stopping");
     doors.grpc_health.drain();
+    doors.announce_close();
     let grace = config.shutdown.grace;
     let stop = async {
         sleep(config.shutdown.delay).await;

@@ -129,6 +129,8 @@ mod tests {
             tunnels: 0,
             broken: 0,
             log_dropped: 0,
+            kept: Vec::new(),
+            key_set_fetches: (0, 0),
         }
     }
 

@@ -75,7 +75,7 @@ fn start_failure(failure: Option<&ReloadFailure>) -> Failure {
 }
 
 /// The rules as the HTTP API shows them.
-pub(super) fn view(handle: WatchHandle) -> Arc<dyn RulesView> {
+pub(super) fn view(handle: WatchHandle) -> RulesView {
     Arc::new(move || {
         let status = handle.status();
         let active = status.active.as_deref();

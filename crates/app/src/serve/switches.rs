@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tidegate_admin::{LimiterName, Switchboard};
-use tidegate_document::{Plainly, Problems, Source, mapping, parse, read_root};
+use tidegate_document::{PlainDialect, Problems, Reader, Source, mapping, parse};
 use tidegate_engine::{Mode, Timestamp};
 
 use crate::config::{LimiterSwitches, SwitchMode};
@@ -138,7 +138,7 @@ fn parse_switches(
     let yaml = parse(0, text, &mut problems);
     let yaml = yaml.filter(|yaml| yaml.root().is_some_and(|root| !yaml.is_null(root)));
     if let Some(yaml) = yaml
-        && let Some(file) = read_root::<SwitchesFile>(&yaml, &mut problems, &Plainly)
+        && let Some(file) = Reader::new(&yaml, &mut problems, &PlainDialect).root::<SwitchesFile>()
     {
         let is_old =
             |node| yaml.scalar(node).is_some_and(|text| text.text == Mode::DEPRECATED_SHADOW);

@@ -68,13 +68,13 @@ fn every_field_has_one_variable_that_sets_it() {
             "{} is ambiguous",
             variable_of(&field.path)
         );
-        if field.default.is_empty() {
+        if field.default().is_empty() {
             continue;
         }
-        let loaded = loaded(&input("", &[(&variable_of(&field.path), field.default)]));
+        let loaded = loaded(&input("", &[(&variable_of(&field.path), field.default())]));
         assert_eq!(loaded.origins[&field.path], Origin::Variable(variable_of(&field.path)));
         assert!(loaded.warnings.is_empty());
-        let text = format!("{}={}", field.path, field.default);
+        let text = format!("{}={}", field.path, field.default());
         let by_flag = Input { flags: vec![set(&text)], ..Input::default() };
         assert_eq!(resolve(&by_flag).unwrap().origins[&field.path], Origin::Flag("--set"));
     }

@@ -1,4 +1,4 @@
-//! The access log when the service stops.
+//! The access log: what its lines say, and that none is lost when the service stops.
 
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader};
@@ -9,7 +9,7 @@ use std::thread;
 use serde_json::Value;
 
 use crate::client::{Client, Spoken};
-use crate::gateway::{folder, start};
+use crate::gateway::{as_user, folder, start};
 use crate::process::{PATIENCE, is_open};
 use crate::upstream::Upstream;
 
@@ -50,4 +50,27 @@ fn every_request_has_its_line_when_the_service_has_stopped() {
         assert_eq!((&line["outcome"], &line["protocol"]), (&"served".into(), &"HTTP/2.0".into()));
     }
     assert_eq!(serving.ended().0.code(), Some(0));
+}
+
+#[test]
+fn a_refused_request_is_logged_with_its_limit_and_a_hashed_caller() {
+    let upstream = Upstream::start();
+    let folder = folder(&upstream);
+    let settings =
+        ["--set", "gateway.access_log.to=access.log", "--set", "gateway.access_log.caller=hashed"];
+    let mut serving = start(&folder).args(settings).serving();
+    for expected in [200, 200, 429] {
+        assert_eq!(as_user(&mut serving, "ada").status, expected);
+    }
+    serving.signal("TERM");
+    assert_eq!(serving.ended().0.code(), Some(0));
+    let text = std::fs::read_to_string(folder.path("access.log")).expect("a log");
+    let lines: Vec<Value> =
+        text.lines().map(|line| serde_json::from_str(line).expect("a whole line")).collect();
+    let server = upstream.address.to_string();
+    assert_eq!((&lines[0]["upstream"], &lines[0]["refused_by"]), (&server.into(), &Value::Null));
+    assert_eq!((&lines[2]["refused_by"], &lines[2]["category"]), (&"rate".into(), &"get".into()));
+    assert!(lines[2]["limit"].is_string(), "{}", lines[2]);
+    // printf %s 127.0.0.1 | sha256sum | cut -c -16
+    assert_eq!(lines[2]["caller"], "12ca17b49af22894");
 }

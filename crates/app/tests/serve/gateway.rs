@@ -82,6 +82,27 @@ fn the_gateway_passes_requests_on_and_refuses_what_is_over_the_rate() {
 }
 
 #[test]
+fn paths_that_servers_read_differently_are_rejected_and_counted_once() {
+    let upstream = Upstream::start();
+    let folder = folder(&upstream);
+    let mut serving = start(&folder).serving();
+    for (path, code) in [("/x%2Fy", "escaped_slash"), ("/x/..;/y", "bad_target")] {
+        let refused = serving.ask("gateway", "GET", path, &[("x-user", "ada")], "");
+        assert_eq!((refused.status, &refused.json()["code"]), (400, &json!(code)), "{path}");
+    }
+    let passed = serving.ask("gateway", "GET", "/x;v=1", &[("x-user", "ada")], "");
+    assert_eq!((passed.status, passed.body.as_str()), (200, "/x;v=1"));
+    let metrics = serving.get("debug", "/metrics").body;
+    for line in [
+        "tidegate_requests_total{door=\"gateway\",answer=\"invalid\"} 2",
+        "tidegate_requests_total{door=\"gateway\",answer=\"admitted\"} 1",
+        "tidegate_gateway_requests_total{route=\"all\",outcome=\"served\"} 1",
+    ] {
+        assert!(metrics.lines().any(|shown| shown == line), "{line}:\n{metrics}");
+    }
+}
+
+#[test]
 fn without_a_document_there_is_no_gateway() {
     let folder = Folder::with_rules(RULES);
     let mut serving = Start::new(&folder).serving();

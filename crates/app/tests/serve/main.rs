@@ -6,6 +6,7 @@ mod certificates;
 mod client;
 mod upstream;
 
+mod access;
 mod access_log;
 mod compat;
 mod documents;

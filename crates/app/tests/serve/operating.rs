@@ -1,8 +1,9 @@
 //! What operators and service managers do.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixDatagram;
+use std::sync::mpsc::{SyncSender, sync_channel};
 
 use crate::process::{Folder, PATIENCE, RULES, Start, is_open};
 
@@ -152,4 +153,87 @@ fn traces_are_sent_with_what_was_decided() {
 
 fn contains(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
+}
+
+/// Sends requests on an HTTP/1.1 connection until it is asked to close. Returns whether every request was answered.
+fn busy_until_close(stream: TcpStream, served: &SyncSender<()>) -> bool {
+    let mut stream = BufReader::new(stream);
+    loop {
+        let sent = stream.get_mut().write_all(b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n");
+        let Some((head, length)) = sent.ok().and_then(|()| read_head(&mut stream)) else {
+            return false;
+        };
+        let mut body = vec![0; length];
+        if !head.starts_with("HTTP/1.1 200") || stream.read_exact(&mut body).is_err() {
+            return false;
+        }
+        if head.contains("connection: close") {
+            return true;
+        }
+        // Full, or closed, after the first requests.
+        let _ = served.try_send(());
+    }
+}
+
+/// The head of an answer, and the length of its body. `None` if the connection is closed.
+fn read_head(stream: &mut impl BufRead) -> Option<(String, usize)> {
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if stream.read_line(&mut head).ok()? == 0 {
+            return None;
+        }
+    }
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+    let length = length.and_then(|length| length.parse().ok()).unwrap_or(0);
+    Some((head, length))
+}
+
+#[test]
+fn busy_http1_clients_that_honour_close_lose_no_request_when_it_stops() {
+    for delay in ["0s", "1h"] {
+        let folder = Folder::with_rules(RULES);
+        let delay = format!("shutdown.delay={delay}");
+        let mut serving = Start::new(&folder).args(["--set", &delay]).serving();
+        let address = serving.address("http");
+        let (served, answers) = sync_channel(1_000);
+        let busy: Vec<_> = (0..30)
+            .map(|_| {
+                let stream = TcpStream::connect(&address).expect("it accepts");
+                stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+                let served = served.clone();
+                std::thread::spawn(move || busy_until_close(stream, &served))
+            })
+            .collect();
+        assert_eq!(answers.iter().take(300).count(), 300, "they are busy");
+        serving.signal("TERM");
+        serving.wait_for(|line| line["message"] == "stopping");
+        let kept = busy.into_iter().map(|busy| busy.join().expect("a client"));
+        assert_eq!(kept.filter(|kept| !kept).count(), 0, "{delay}: requests are lost");
+        serving.signal("TERM");
+        assert_eq!(serving.ended().0.code(), Some(0));
+    }
+}
+
+#[test]
+fn liveness_is_answered_when_silent_connections_fill_the_door() {
+    let folder = Folder::with_rules(RULES);
+    let mut serving = Start::new(&folder).args(["--set", "http.connections_max=4"]).serving();
+    let address = serving.address("http");
+    let half = "POST /v1/check HTTP/1.1\r\nhost: x\r\ncontent-length: 20\r\n\r\n{";
+    let silent: Vec<TcpStream> = ["", "GET / HT", half, half]
+        .into_iter()
+        .map(|start| {
+            let mut stream = TcpStream::connect(&address).expect("it accepts");
+            stream.write_all(start.as_bytes()).expect("sent");
+            stream
+        })
+        .collect();
+    serving.until(|_| {
+        let mut stream = TcpStream::connect(&address).ok()?;
+        stream.write_all(b"GET /livez HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        answer.starts_with("HTTP/1.1 200").then_some(())
+    });
+    drop(silent);
 }

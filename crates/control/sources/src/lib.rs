@@ -1,11 +1,22 @@
 //! Loads rules and other documents from files, and watches the files for changes.
 //!
-//! A [`TextSource`] loads texts: [`FileSource`] rules from files and directories,
-//! [`RuntimeSource`] rules from the layout of envoyproxy/ratelimit, [`DocumentSource`] another
-//! document with the files that it names. A [`Watch`] detects changes; it compiles rules and
-//! publishes each valid [`Snapshot`](tidegate_rules::Snapshot), and passes another document to
-//! a function. `tidegate-rules` reads the rules and the engine applies them; this crate does not
-//! depend on the engine.
+//! A [`TextSource`] loads texts: [`FileSource`] rules from files and directories, [`RuntimeSource`] rules from the layout
+//! of envoyproxy/ratelimit, [`DocumentSource`] another document with the files that it names. A [`Watch`] detects
+//! changes; it compiles rules and publishes each valid [`Snapshot`](tidegate_rules::Snapshot), and passes another
+//! document to a function. `tidegate-rules` reads the rules and the engine applies them; this crate does not depend on
+//! the engine.
+//!
+//! ```
+//! use tidegate_sources::{FileSource, TextSource};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let directory = tempfile::tempdir()?;
+//! std::fs::write(directory.path().join("api.yaml"), "domain: api\ndescriptors: []\n")?;
+//! let texts = FileSource::new([directory.path()]).load()?;
+//! assert_eq!(texts.len(), 1);
+//! # Ok(())
+//! # }
+//! ```
 
 mod source;
 mod watch;

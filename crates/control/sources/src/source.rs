@@ -7,7 +7,6 @@ pub(crate) mod runtime;
 pub(crate) mod walk;
 pub(crate) mod watched_paths;
 
-use std::fmt;
 use std::io;
 
 use tidegate_rules::{SOURCE_BYTES_MAX, Source};
@@ -37,16 +36,13 @@ pub trait TextSource {
 }
 
 /// All faults that prevented a load.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{}", .faults.iter().map(Fault::to_string).collect::<Vec<_>>().join("; "))]
 pub struct LoadError {
-    faults: Vec<Fault>,
+    pub(crate) faults: Vec<Fault>,
 }
 
 impl LoadError {
-    pub(crate) const fn new(faults: Vec<Fault>) -> Self {
-        LoadError { faults }
-    }
-
     /// The faults, at least one.
     pub fn faults(&self) -> &[Fault] {
         &self.faults
@@ -55,20 +51,6 @@ impl LoadError {
     /// The faults, owned.
     pub fn into_faults(self) -> Vec<Fault> {
         self.faults
-    }
-}
-
-impl std::error::Error for LoadError {}
-
-impl fmt::Display for LoadError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, fault) in self.faults.iter().enumerate() {
-            if at > 0 {
-                out.write_str("; ")?;
-            }
-            write!(out, "{fault}")?;
-        }
-        Ok(())
     }
 }
 
@@ -176,7 +158,8 @@ mod tests {
     #[test]
     fn an_error_says_everything_that_is_in_the_way() {
         let fault = |place: &str, cause| Fault { place: place.to_owned(), cause };
-        let error = LoadError::new(vec![fault("a", Cause::Missing), fault("b", Cause::TooLarge)]);
+        let error =
+            LoadError { faults: vec![fault("a", Cause::Missing), fault("b", Cause::TooLarge)] };
         let text = error.to_string();
         assert_eq!(text, "`a` does not exist; `b` is larger than 16777216 bytes");
     }

@@ -9,6 +9,8 @@
 //! is passed to a function.
 
 pub(crate) mod directory_watcher;
+#[cfg(target_os = "linux")]
+mod inotify_watcher;
 pub(crate) mod loader;
 pub(crate) mod schedule;
 pub(crate) mod shared;
@@ -31,7 +33,8 @@ use directory_watcher::{DirectoryWatcher, Open};
 use loader::{Accept, Loader};
 use schedule::{ChangeDetection, Schedule, WatchSettings};
 use shared::SharedState;
-use status::{Ticket, WatchEvent, WatchStatus};
+pub use shared::WatchHandle;
+use status::{WatchEvent, WatchStatus};
 use worker::{Report, Worker};
 
 /// A watch on texts, until it is stopped or dropped.
@@ -217,33 +220,5 @@ impl<S: TextSource + Send + 'static> WatchBuilder<S> {
         let thread = thread::Builder::new().name("watch".to_owned());
         let thread = thread.spawn(move || worker.run())?;
         Ok(Watch { handle: WatchHandle { shared }, thread: Some(thread) })
-    }
-}
-
-/// Status and reloads of a watch. Cheap to clone; usable after the watch has ended.
-#[derive(Clone, Debug)]
-pub struct WatchHandle {
-    shared: Arc<SharedState>,
-}
-
-impl WatchHandle {
-    /// The current status.
-    pub fn status(&self) -> Arc<WatchStatus> {
-        self.shared.status()
-    }
-
-    /// Requests a load now, also of texts that failed before. Does not wait: a status that
-    /// [answers](WatchStatus::answers) the ticket has the outcome.
-    pub fn reload(&self) -> Ticket {
-        self.shared.request_reload()
-    }
-
-    /// Waits for a status that fulfils `wanted`. `None` on timeout or when the watch has ended.
-    pub fn wait_until(
-        &self,
-        patience: Duration,
-        wanted: impl FnMut(&WatchStatus) -> bool,
-    ) -> Option<Arc<WatchStatus>> {
-        self.shared.wait_until(patience, wanted)
     }
 }

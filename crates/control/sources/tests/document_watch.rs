@@ -1,4 +1,4 @@
-//! A document that is not rules, and the files that it names, change and are put in place.
+//! Changes of a document that is not rules, and of the files that it names.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[allow(dead_code, reason = "rules are not what this is about")]
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use tidegate_rules::{Options, Report, Source, compile};
 use tidegate_sources::{DocumentSource, NamedFiles, ReloadError, TextSource, Watch, WatchStatus};
 
-/// A watch on `document`, which names `keys`. Documents that say `bad` are.
+/// A watch on `document`, which names `keys`. A document that contains `bad` is invalid.
 struct WatchedFolder {
     // Before the directory, so that the watch ends first.
     watch: Watch,

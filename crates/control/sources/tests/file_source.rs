@@ -1,4 +1,4 @@
-//! Which files a path leads to, and what is said when it leads nowhere.
+//! Which files a path leads to, and the errors when it leads to none.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;

@@ -1,7 +1,7 @@
-//! Real files change, and the rules in use follow.
+//! Real files change, and the active rules follow.
 //!
-//! Nothing here sleeps: tests wait for a status, as long as it takes. Polling is
-//! off unless a test is about it, so that what is found was found by events.
+//! No test sleeps: tests wait for a status, as long as it takes. Polling is off unless a test is about it, so that every
+//! change is found by an event.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
@@ -121,7 +121,7 @@ fn the_same_failure_is_told_once_unless_somebody_asks() {
     let kept = WatchedFolder::directory(&["a"]);
     write(&kept.path("rules/bad.yaml"), "nonsense");
     let failed = kept.waits(|status| status.differs);
-    // Something else, which is looked at.
+    // Another file, whose change does cause a load.
     write(&kept.path("rules/notes.txt"), "");
     let again = kept.waits(|status| status.looks > failed.looks);
     assert_eq!((failed.failed, again.failed), (1, 1));

@@ -1,10 +1,8 @@
 //! How far a sliding window is from the sliding log that it stands for.
 //!
-//! Each limiter is judged by its own history: a request is wrongly admitted
-//! when the period before it had no room by an exact count of what this limiter
-//! admitted, and wrongly refused when it had. What it admitted in all is
-//! compared with what a sliding log admits of the same traffic. Prints the
-//! table of `docs/algorithms.md`; the same seed makes the same table.
+//! Each limiter is judged by its own admissions, counted exactly: a request is wrongly admitted if the period before it
+//! was full, and wrongly refused if it had room. The total is compared with the admissions of a sliding log on the same
+//! traffic. Prints the table of `docs/algorithms.md`; the same seed makes the same table.
 //!
 //! ```sh
 //! cargo run --release -p tidegate-algorithms --example sliding_window_error

@@ -3,7 +3,7 @@
 //! Every method matches on all variants, so that the compiler leads a new algorithm to each of
 //! them. Other crates call a method here instead of matching on one variant.
 
-use crate::bucket::BucketState;
+use crate::bucket::BucketTerms;
 use crate::check_input::CheckInput;
 use crate::concurrency::Concurrency;
 use crate::decision::Decision;
@@ -94,7 +94,7 @@ impl Algorithm {
     pub const fn capacity(&self) -> u64 {
         match self {
             Algorithm::TokenBucket(bucket) => bucket.burst(),
-            Algorithm::LeakyBucket(bucket) => bucket.meter().units(),
+            Algorithm::LeakyBucket(bucket) => bucket.meter.units,
             Algorithm::FixedWindow(_)
             | Algorithm::SlidingLog(_)
             | Algorithm::SlidingWindow(_)
@@ -116,14 +116,7 @@ impl Algorithm {
 
     /// Whether it counts requests in flight, whose slots come back when their holders are done.
     pub const fn holds_slots(&self) -> bool {
-        match self {
-            Algorithm::Concurrency(_) => true,
-            Algorithm::TokenBucket(_)
-            | Algorithm::LeakyBucket(_)
-            | Algorithm::FixedWindow(_)
-            | Algorithm::SlidingLog(_)
-            | Algorithm::SlidingWindow(_) => false,
-        }
+        self.slot_time_to_live().is_some()
     }
 
     /// After how long a slot that was never given back is free again, if it holds slots.
@@ -153,13 +146,7 @@ impl Algorithm {
     /// Whether its state is nothing but the units that were admitted, so that several processes
     /// can count in parts and add them up: no turns, no slots.
     pub const fn is_counter(&self) -> bool {
-        match self {
-            Algorithm::TokenBucket(_)
-            | Algorithm::FixedWindow(_)
-            | Algorithm::SlidingLog(_)
-            | Algorithm::SlidingWindow(_) => true,
-            Algorithm::LeakyBucket(_) | Algorithm::Concurrency(_) => false,
-        }
+        self.is_refundable() && !self.holds_slots()
     }
 
     /// Whether its state is a list that grows with use.
@@ -186,14 +173,15 @@ impl Algorithm {
         }
     }
 
-    /// Whether its state is [`State::Bucket`].
-    pub const fn has_bucket_state(&self) -> bool {
+    /// The numbers that it calculates with, if its state is [`State::Bucket`].
+    pub const fn bucket_terms(&self) -> Option<BucketTerms> {
         match self {
-            Algorithm::TokenBucket(_) | Algorithm::LeakyBucket(_) => true,
+            Algorithm::TokenBucket(TokenBucket { meter })
+            | Algorithm::LeakyBucket(LeakyBucket { meter }) => Some(meter.terms()),
             Algorithm::FixedWindow(_)
             | Algorithm::SlidingLog(_)
             | Algorithm::SlidingWindow(_)
-            | Algorithm::Concurrency(_) => false,
+            | Algorithm::Concurrency(_) => None,
         }
     }
 
@@ -206,18 +194,6 @@ impl Algorithm {
             | Algorithm::SlidingLog(_)
             | Algorithm::SlidingWindow(_)
             | Algorithm::Concurrency(_) => false,
-        }
-    }
-
-    /// The amount and the period at which used units come back one by one, if they do.
-    pub const fn refill(&self) -> Option<(u64, Period)> {
-        match self {
-            Algorithm::TokenBucket(bucket) => Some((bucket.amount(), bucket.period())),
-            Algorithm::LeakyBucket(_)
-            | Algorithm::FixedWindow(_)
-            | Algorithm::SlidingLog(_)
-            | Algorithm::SlidingWindow(_)
-            | Algorithm::Concurrency(_) => None,
         }
     }
 
@@ -254,10 +230,37 @@ impl Algorithm {
         }
     }
 
-    pub(crate) fn with_capacity(&self, capacity: u64) -> Self {
+    /// The same algorithm with another period; a calendar window stays as it is.
+    #[must_use]
+    pub fn with_period(&self, period: Period) -> Self {
         match self {
-            Algorithm::TokenBucket(bucket) => bucket.with_burst(capacity).into(),
-            Algorithm::LeakyBucket(bucket) => bucket.with_capacity(capacity).into(),
+            Algorithm::TokenBucket(bucket) => {
+                TokenBucket::new(bucket.amount(), period, bucket.burst()).into()
+            }
+            Algorithm::LeakyBucket(bucket) => {
+                LeakyBucket::new(bucket.amount(), period, bucket.queue()).into()
+            }
+            Algorithm::FixedWindow(window) => match window.window() {
+                Window::Every(_) => window.clone().with_window(Window::Every(period)).into(),
+                Window::Calendar(..) => self.clone(),
+            },
+            Algorithm::SlidingLog(log) => log.with_period(period).into(),
+            Algorithm::SlidingWindow(window) => window.with_period(period).into(),
+            Algorithm::Concurrency(slots) => slots.with_time_to_live(period).into(),
+        }
+    }
+
+    /// The same algorithm with another capacity, up to its maximum.
+    #[must_use]
+    pub fn with_capacity(&self, capacity: u64) -> Self {
+        match self {
+            Algorithm::TokenBucket(bucket) => {
+                TokenBucket::new(bucket.amount(), bucket.period(), capacity).into()
+            }
+            Algorithm::LeakyBucket(bucket) => {
+                LeakyBucket::new(bucket.amount(), bucket.period(), capacity.saturating_sub(1))
+                    .into()
+            }
             Algorithm::FixedWindow(window) => window.with_limit(capacity).into(),
             Algorithm::SlidingLog(log) => log.with_limit(capacity).into(),
             Algorithm::SlidingWindow(window) => window.with_limit(capacity).into(),
@@ -266,14 +269,16 @@ impl Algorithm {
     }
 
     /// The same algorithm in the ticks of `other`, which keeps the state of both.
-    pub(crate) fn counting_like(self, other: &Algorithm) -> Self {
-        match (&self, other) {
-            (Algorithm::TokenBucket(bucket), Algorithm::TokenBucket(other)) => {
-                bucket.counting_like(other).into()
-            }
-            (Algorithm::LeakyBucket(bucket), Algorithm::LeakyBucket(other)) => {
-                bucket.counting_like(other).into()
-            }
+    pub(crate) fn counting_like(mut self, other: &Algorithm) -> Self {
+        match (&mut self, other) {
+            (
+                Algorithm::TokenBucket(TokenBucket { meter }),
+                Algorithm::TokenBucket(TokenBucket { meter: other }),
+            )
+            | (
+                Algorithm::LeakyBucket(LeakyBucket { meter }),
+                Algorithm::LeakyBucket(LeakyBucket { meter: other }),
+            ) => *meter = meter.in_ticks_of(other),
             (
                 Algorithm::TokenBucket(_)
                 | Algorithm::LeakyBucket(_)
@@ -282,8 +287,9 @@ impl Algorithm {
                 | Algorithm::SlidingWindow(_)
                 | Algorithm::Concurrency(_),
                 _,
-            ) => self,
+            ) => {}
         }
+        self
     }
 
     /// The same without counting refused costs, if it counts them.
@@ -302,11 +308,10 @@ impl Algorithm {
     #[inline]
     pub(crate) fn settle(&self, state: &mut State, now: Timestamp) {
         match self {
-            Algorithm::TokenBucket(bucket) => {
-                *state = State::Bucket(bucket.meter().settle(bucket_of(state), now));
-            }
-            Algorithm::LeakyBucket(bucket) => {
-                *state = State::Bucket(bucket.meter().settle(bucket_of(state), now));
+            Algorithm::TokenBucket(TokenBucket { meter })
+            | Algorithm::LeakyBucket(LeakyBucket { meter }) => {
+                let known = if let State::Bucket(known) = state { Some(*known) } else { None };
+                *state = State::Bucket(meter.settle(known, now));
             }
             Algorithm::FixedWindow(window) => {
                 let known = if let State::Window(known) = state { Some(*known) } else { None };
@@ -341,8 +346,12 @@ impl Algorithm {
     #[inline]
     pub(crate) fn decide(&self, state: &State, input: CheckInput) -> Decision {
         match (self, state) {
-            (Algorithm::TokenBucket(bucket), State::Bucket(state)) => bucket.decide(*state, input),
-            (Algorithm::LeakyBucket(bucket), State::Bucket(state)) => bucket.decide(*state, input),
+            (Algorithm::TokenBucket(TokenBucket { meter }), State::Bucket(state)) => {
+                meter.decision(meter.settled_debt(*state, input.now), input)
+            }
+            (Algorithm::LeakyBucket(bucket), State::Bucket(state)) => {
+                bucket.decision(bucket.meter.settled_debt(*state, input.now), input)
+            }
             (Algorithm::FixedWindow(window), State::Window(state)) => window.decide(*state, input),
             (Algorithm::SlidingWindow(window), State::Slices(state)) => window.decide(state, input),
             (Algorithm::SlidingLog(log), State::Log(state)) => log.decide(state, input),
@@ -370,12 +379,11 @@ impl Algorithm {
     #[inline]
     pub(crate) fn charge(&self, state: &mut State, input: CheckInput) {
         match (self, state) {
-            (Algorithm::TokenBucket(bucket), State::Bucket(state)) => {
-                *state = bucket.meter().charge(*state, input.cost, input.now);
-            }
-            (Algorithm::LeakyBucket(bucket), State::Bucket(state)) => {
-                *state = bucket.meter().charge(*state, input.cost, input.now);
-            }
+            (
+                Algorithm::TokenBucket(TokenBucket { meter })
+                | Algorithm::LeakyBucket(LeakyBucket { meter }),
+                State::Bucket(state),
+            ) => *state = meter.charge(*state, input.cost, input.now),
             (Algorithm::FixedWindow(_), State::Window(state)) => {
                 *state = FixedWindow::charge(*state, input.cost);
             }
@@ -400,32 +408,15 @@ impl Algorithm {
 
     #[inline]
     pub(crate) fn refuse(&self, state: &mut State, input: CheckInput) {
-        match (self, state) {
-            (Algorithm::FixedWindow(window), State::Window(state)) => {
-                *state = window.refuse(*state, input.cost);
-            }
-            (Algorithm::SlidingWindow(window), State::Slices(state)) => {
-                window.refuse(state, input.cost);
-            }
-            (Algorithm::SlidingLog(log), State::Log(state)) => {
-                log.refuse(state, input.cost, input.now);
-            }
-            (
-                Algorithm::TokenBucket(_)
-                | Algorithm::LeakyBucket(_)
-                | Algorithm::FixedWindow(_)
-                | Algorithm::SlidingLog(_)
-                | Algorithm::SlidingWindow(_)
-                | Algorithm::Concurrency(_),
-                _,
-            ) => {}
+        if self.counts_refused() {
+            self.charge(state, input);
         }
     }
 
     pub(crate) fn refund(&self, state: &mut State, input: CheckInput) {
         match (self, state) {
             (Algorithm::TokenBucket(bucket), State::Bucket(state)) => {
-                *state = bucket.refund(*state, input.cost, input.now);
+                *state = bucket.meter.refund(*state, input.cost, input.now);
             }
             (Algorithm::FixedWindow(_), State::Window(state)) => {
                 *state = FixedWindow::refund(*state, input.cost);
@@ -448,11 +439,6 @@ impl Algorithm {
             ) => {}
         }
     }
-}
-
-#[inline]
-fn bucket_of(state: &State) -> Option<BucketState> {
-    if let State::Bucket(state) = state { Some(*state) } else { None }
 }
 
 /// The rate of one of `parts`: exact where the period can be made longer.

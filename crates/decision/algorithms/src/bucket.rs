@@ -88,8 +88,11 @@ pub struct Debt(u64);
 /// The arithmetic of a bucket: how many units it holds, and how fast they come back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BucketMeter {
+    /// How much refills per period.
+    pub(crate) amount: u64,
+    pub(crate) period: Period,
     /// The units of a full bucket.
-    units: u64,
+    pub(crate) units: u64,
     /// Ticks in a nanosecond, as a power of two.
     shift: u32,
     /// Ticks that one unit takes; at least one.
@@ -102,7 +105,7 @@ pub(crate) struct BucketMeter {
     /// reading of the clock explains.
     longest: u64,
     scale: Scale,
-    unit: UnitStep,
+    pub(crate) unit: UnitStep,
 }
 
 impl BucketMeter {
@@ -116,8 +119,8 @@ impl BucketMeter {
     }
 
     /// The same bucket in the ticks of `other`, which keeps the state.
-    pub(crate) fn in_ticks_of(&self, other: &BucketMeter, amount: u64, period: Period) -> Self {
-        BucketMeter::in_ticks(amount, period, self.units, other.shift)
+    pub(crate) fn in_ticks_of(&self, other: &BucketMeter) -> Self {
+        BucketMeter::in_ticks(self.amount, self.period, self.units, other.shift)
     }
 
     fn in_ticks(amount: u64, period: Period, units: u64, shift: u32) -> Self {
@@ -132,6 +135,8 @@ impl BucketMeter {
         let longest = (capacity >> shift) + period.lag_max().get();
         let scale = Scale::of(ticks(FINEST));
         BucketMeter {
+            amount,
+            period,
             units,
             shift,
             interval,
@@ -153,22 +158,10 @@ impl BucketMeter {
         }
     }
 
-    /// The units of a full bucket.
-    #[inline]
-    pub(crate) const fn units(&self) -> u64 {
-        self.units
-    }
-
     /// The state in terms of this bucket and this instant.
     #[inline]
     pub(crate) fn settle(&self, state: Option<BucketState>, now: Timestamp) -> BucketState {
         self.owing(state.map_or(0, |state| self.debt(state, now).0), now)
-    }
-
-    /// Judges a settled state; charges nothing.
-    #[inline]
-    pub(crate) fn decide(&self, state: BucketState, input: CheckInput) -> Decision {
-        self.decision(Debt(self.owed(state, input.now)), input)
     }
 
     /// Whether the cost fits, and the state after it.
@@ -182,23 +175,17 @@ impl BucketMeter {
     /// A settled state after `cost` more.
     pub(crate) fn charge(&self, state: BucketState, cost: u64, now: Timestamp) -> BucketState {
         let cost = self.ticks(cost).min(TICKS_MAX);
-        self.owing(self.owed(state, now).saturating_add(cost), now)
+        self.owing(self.settled_debt(state, now).0.saturating_add(cost), now)
     }
 
     /// A settled state after `cost` is refunded.
     pub(crate) fn refund(&self, state: BucketState, cost: u64, now: Timestamp) -> BucketState {
-        self.owing(self.owed(state, now).saturating_sub(self.ticks(cost)), now)
-    }
-
-    /// How long until the debt is paid.
-    #[inline]
-    pub(crate) fn wait(&self, state: BucketState, now: Timestamp) -> Nanos {
-        self.nanos_ceil(self.owed(state, now))
+        self.owing(self.settled_debt(state, now).0.saturating_sub(self.ticks(cost)), now)
     }
 
     /// How long until this debt is paid.
     #[inline]
-    pub(crate) const fn wait_for(&self, debt: Debt) -> Nanos {
+    pub(crate) const fn wait(&self, debt: Debt) -> Nanos {
         self.nanos_ceil(debt.0)
     }
 
@@ -215,17 +202,17 @@ impl BucketMeter {
         if state.full_at.since(now.min(LATEST)).get() > self.longest {
             return Debt(self.capacity);
         }
-        Debt(self.owed(state, now))
+        self.settled_debt(state, now)
     }
 
-    /// The debt of a settled state at `now`, in ticks.
+    /// The debt of a settled state at `now`.
     #[inline(always)]
-    fn owed(&self, state: BucketState, now: Timestamp) -> u64 {
+    pub(crate) fn settled_debt(&self, state: BucketState, now: Timestamp) -> Debt {
         let now = now.min(LATEST);
         if state.full_at < now {
-            return 0;
+            return Debt(0);
         }
-        self.ticks_owed(state, state.full_at.since(now))
+        Debt(self.ticks_owed(state, state.full_at.since(now)))
     }
 
     /// The ticks of a debt of so many nanoseconds and the fraction in the state.
@@ -264,22 +251,10 @@ impl BucketMeter {
         }
     }
 
-    /// Takes one unit without converting the state to ticks; `None` if the state needs that.
-    #[inline(always)]
-    pub(crate) fn take_unit(&self, state: BucketState, now: Timestamp) -> Option<UnitOutcome> {
-        self.unit.take(state, now)
-    }
-
     /// The decision on a unit that was taken; `after` is the state after it.
     #[inline(always)]
     pub(crate) fn unit_admission(&self, after: BucketState, now: Timestamp) -> Decision {
         self.admission(1, self.ticks_owed(after, after.full_at.since(now)))
-    }
-
-    /// The decision on a unit that did not fit.
-    #[inline(always)]
-    pub(crate) fn unit_refusal(&self, state: BucketState, now: Timestamp) -> Decision {
-        self.decision(Debt(self.owed(state, now)), CheckInput::new(1, now))
     }
 
     /// The decision on a cost at this debt.

@@ -177,6 +177,11 @@ impl Concurrency {
         self.time_to_live
     }
 
+    /// The same slots with another time to live.
+    pub(crate) fn with_time_to_live(&self, time_to_live: Period) -> Self {
+        Concurrency { time_to_live, ..self.clone() }
+    }
+
     /// The same limit with another number of slots, up to [`CONCURRENCY_MAX`].
     pub(crate) fn with_limit(&self, limit: u64) -> Self {
         Concurrency { limit: limit.min(CONCURRENCY_MAX), ..self.clone() }
@@ -215,11 +220,7 @@ impl Concurrency {
             };
             return Decision::admitted(self.limit, input.cost, left - input.cost, reset);
         }
-        let retry = if input.cost > self.limit {
-            Retry::Never
-        } else {
-            Retry::After(self.wait(state, input))
-        };
+        let retry = Retry::after_or_never(input.cost, self.limit, || self.wait(state, input));
         Decision::refused(self.limit, left, retry, self.rest(state, input.now))
     }
 

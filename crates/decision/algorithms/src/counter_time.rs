@@ -123,7 +123,7 @@ mod tests {
     const START: u64 = 1_800_000_000_000_000_000;
     const SECOND: u64 = 1_000_000_000;
 
-    /// A clock, and a counter beside it that is so many millionths too fast.
+    /// A clock, and a counter that is `too_fast` millionths faster.
     struct DriftingCounter {
         time: CounterTime,
         nanos: Cell<u64>,

@@ -11,8 +11,8 @@ pub enum Outcome {
     Refused,
 }
 
-/// When the same cost would be admitted, if nothing else is charged meanwhile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// When the same cost would be admitted, if nothing else is charged meanwhile; in the order of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Retry {
     /// It was admitted: no need to wait.
     Now,
@@ -22,6 +22,14 @@ pub enum Retry {
     After(Nanos),
     /// Never: the cost is larger than the limit.
     Never,
+}
+
+impl Retry {
+    /// After the wait, or never if the cost is larger than the limit.
+    #[inline]
+    pub(crate) fn after_or_never(cost: u64, limit: u64, wait: impl FnOnce() -> Nanos) -> Self {
+        if cost > limit { Retry::Never } else { Retry::After(wait()) }
+    }
 }
 
 /// The answer of one limit to one [`CheckInput`](crate::CheckInput).
@@ -55,7 +63,7 @@ impl Decision {
     }
 
     /// An admission without a delay.
-    pub(crate) const fn admitted(limit: u64, taken: u64, remaining: u64, reset: Nanos) -> Self {
+    pub const fn admitted(limit: u64, taken: u64, remaining: u64, reset: Nanos) -> Self {
         Decision {
             outcome: Outcome::Admitted,
             limit,
@@ -69,16 +77,8 @@ impl Decision {
     }
 
     /// A refusal.
-    pub(crate) const fn refused(limit: u64, remaining: u64, retry: Retry, reset: Nanos) -> Self {
-        Decision {
-            outcome: Outcome::Refused,
-            limit,
-            remaining,
-            taken: 0,
-            retry,
-            reset_after: reset,
-            delay: Nanos::ZERO,
-            soft: false,
-        }
+    pub const fn refused(limit: u64, remaining: u64, retry: Retry, reset: Nanos) -> Self {
+        let admitted = Decision::admitted(limit, 0, remaining, reset);
+        Decision { outcome: Outcome::Refused, retry, ..admitted }
     }
 }

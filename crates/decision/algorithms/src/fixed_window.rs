@@ -86,7 +86,7 @@ impl FixedWindow {
         if self.fits(state, input.cost) {
             return Decision::admitted(self.limit, input.cost, left - input.cost, reset);
         }
-        let retry = if input.cost > self.limit { Retry::Never } else { Retry::After(reset) };
+        let retry = Retry::after_or_never(input.cost, self.limit, || reset);
         Decision::refused(self.limit, left, retry, reset)
     }
 
@@ -102,12 +102,6 @@ impl FixedWindow {
     #[inline]
     pub(crate) fn charge(state: WindowState, cost: u64) -> WindowState {
         WindowState { count: state.count.saturating_add(cost), ..state }
-    }
-
-    /// The settled state after `cost` was refused.
-    #[inline]
-    pub(crate) fn refuse(&self, state: WindowState, cost: u64) -> WindowState {
-        if self.count_refused { Self::charge(state, cost) } else { state }
     }
 
     /// The settled state after `cost` is refunded.

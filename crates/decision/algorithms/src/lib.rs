@@ -6,6 +6,22 @@
 //! (from another algorithm, from the future) is read so that it neither frees nor blocks the key.
 //!
 //! Stores keep a [`State`] for each key and call [`Limit`]; everything above uses [`Decision`]s.
+//!
+//! ```
+//! use tidegate_algorithms::{CheckInput, Limit, Nanos, Period, Retry, State, Timestamp, TokenBucket};
+//!
+//! // Ten per second, with a burst of two.
+//! let limit = Limit::new(TokenBucket::new(10, Period::SECOND, 2));
+//! let mut state = State::Unused;
+//! let now = Timestamp::from_secs(1_800_000_000);
+//!
+//! let decision = limit.check(&mut state, CheckInput::new(2, now));
+//! assert!(decision.is_admitted());
+//! assert_eq!(decision.remaining, 0);
+//!
+//! let decision = limit.check(&mut state, CheckInput::new(1, now));
+//! assert_eq!(decision.retry, Retry::After(Nanos::from_millis(100)));
+//! ```
 
 mod counter_time;
 mod time;
@@ -32,7 +48,7 @@ mod token_bucket;
 mod window;
 
 #[cfg(test)]
-mod harness;
+mod tests;
 
 pub use algorithm::Algorithm;
 pub use bucket::{BucketState, BucketTerms, Debt, UnitOutcome};
@@ -48,8 +64,8 @@ pub use period::{Period, PeriodError};
 pub use policy::{Charge, Consistency, OnStoreError};
 pub use sliding_log::{LogState, SLIDING_LOG_MAX, SlidingLog};
 pub use sliding_window::{SLICES_MAX, SlicesState, SlidingWindow};
-pub use soft::{Soft, SoftState};
-pub use state::{SmallState, State};
+pub use soft::{Allowance, Soft, SoftState};
+pub use state::State;
 pub use time::{Clock, ManualClock, Nanos, Timestamp};
 pub use token_bucket::TokenBucket;
 pub use two_step::{SmallLimit, TwoStepCheck};

@@ -166,7 +166,7 @@ impl Limit {
         };
         if !matches!(state, State::Soft(_)) {
             let inner = std::mem::take(state);
-            *state = State::Soft(Box::new(SoftState::around(inner)));
+            *state = State::Soft(Box::new(SoftState { inner, allowance: None }));
         }
         if let State::Soft(soft) = state {
             soft_limit.settle(soft, now);

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 pub struct Percent(u8);
 
 impl Percent {
-    /// Everybody.
+    /// Every caller.
     pub const ALL: Percent = Percent(100);
 
     /// A percentage; more than 100 is 100.

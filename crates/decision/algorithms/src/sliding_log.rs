@@ -100,6 +100,11 @@ impl SlidingLog {
         self.period
     }
 
+    /// The same limit in a window of another length.
+    pub(crate) fn with_period(&self, period: Period) -> Self {
+        SlidingLog { period, ..self.clone() }
+    }
+
     /// The same window with another limit, up to [`SLIDING_LOG_MAX`].
     pub(crate) fn with_limit(&self, limit: u64) -> Self {
         SlidingLog { limit: limit.min(SLIDING_LOG_MAX), ..self.clone() }
@@ -130,11 +135,7 @@ impl SlidingLog {
             let reset = if input.cost == 0 { reset } else { self.lasting(state, input.now) };
             return Decision::admitted(self.limit, input.cost, left - input.cost, reset);
         }
-        let retry = if input.cost > self.limit {
-            Retry::Never
-        } else {
-            Retry::After(self.wait(state, input))
-        };
+        let retry = Retry::after_or_never(input.cost, self.limit, || self.wait(state, input));
         let reset = if self.count_refused { self.lasting(state, input.now) } else { reset };
         Decision::refused(self.limit, left, retry, reset)
     }
@@ -154,13 +155,6 @@ impl SlidingLog {
             }
             state.total -= first.cost;
             state.entries.pop_front();
-        }
-    }
-
-    /// Adds a refused `cost`, if refused costs count.
-    pub(crate) fn refuse(&self, state: &mut LogState, cost: u64, now: Timestamp) {
-        if self.count_refused {
-            self.charge(state, cost, now);
         }
     }
 

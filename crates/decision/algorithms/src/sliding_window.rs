@@ -115,6 +115,12 @@ impl SlidingWindow {
         Ok(SlidingWindow { limit, period, slices, slice, count_refused: false })
     }
 
+    /// The same window with another length.
+    pub(crate) fn with_period(&self, period: Period) -> Self {
+        let slice = period.as_nanos().div_ceil(u64::from(self.slices));
+        SlidingWindow { period, slice, ..self.clone() }
+    }
+
     /// Whether refused costs count too.
     #[must_use]
     pub fn counting_refused(self, count_refused: bool) -> Self {
@@ -189,11 +195,8 @@ impl SlidingWindow {
             return Decision::admitted(self.limit, input.cost, left - input.cost, reset);
         }
         let counted = if self.count_refused { input.cost } else { 0 };
-        let retry = if input.cost > self.limit {
-            Retry::Never
-        } else {
-            Retry::After(self.wait(state, input, counted))
-        };
+        let wait = || self.wait(state, input, counted);
+        let retry = Retry::after_or_never(input.cost, self.limit, wait);
         let reset = Self::reset(state, counted, input.now);
         Decision::refused(self.limit, left, retry, reset)
     }
@@ -202,13 +205,6 @@ impl SlidingWindow {
     pub(crate) fn charge(state: &mut SlicesState, cost: u64) {
         if let Some(newest) = state.counts.last_mut() {
             *newest = newest.saturating_add(cost);
-        }
-    }
-
-    /// Counts a refused `cost`, if refused costs count.
-    pub(crate) fn refuse(&self, state: &mut SlicesState, cost: u64) {
-        if self.count_refused {
-            Self::charge(state, cost);
         }
     }
 

@@ -23,36 +23,22 @@ pub struct Soft {
 /// A soft limit's state: the limit's own, and its allowance.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SoftState {
-    pub(crate) inner: State,
+    /// The limit's own state.
+    pub inner: State,
     /// The last allowance, open or used up.
-    allowance: Option<Allowance>,
+    pub allowance: Option<Allowance>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Allowance {
-    closes: Timestamp,
+/// A time in which a soft limit may be exceeded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Allowance {
+    /// When it closes.
+    pub closes: Timestamp,
     /// From when on another allowance may open.
-    rests_until: Timestamp,
+    pub rests_until: Timestamp,
 }
 
 impl SoftState {
-    pub(crate) const fn around(inner: State) -> Self {
-        SoftState { inner, allowance: None }
-    }
-
-    /// The state from its parts: the limit's own, and when its last allowance, if any, closes and
-    /// has rested.
-    pub fn from_parts(inner: State, allowance: Option<(Timestamp, Timestamp)>) -> Self {
-        let allowance = allowance.map(|(closes, rests_until)| Allowance { closes, rests_until });
-        SoftState { inner, allowance }
-    }
-
-    /// The parts of the state.
-    pub fn to_parts(&self) -> (&State, Option<(Timestamp, Timestamp)>) {
-        let allowance = self.allowance.map(|allowance| (allowance.closes, allowance.rests_until));
-        (&self.inner, allowance)
-    }
-
     pub(crate) fn idle_at(&self) -> Timestamp {
         let rested = self.allowance.map_or(Timestamp::EPOCH, |allowance| allowance.rests_until);
         self.inner.idle_at().max(rested)
@@ -60,10 +46,6 @@ impl SoftState {
 
     pub(crate) fn heap_bytes(&self) -> usize {
         size_of::<Self>() + self.inner.heap_bytes()
-    }
-
-    pub(crate) fn growth_bytes(&self) -> usize {
-        self.inner.growth_bytes()
     }
 
     /// Whether an allowance is open at `now` or may open.
@@ -127,7 +109,7 @@ impl SoftLimit {
         } else {
             raised
         };
-        Decision { retry: sooner(hard.retry, retry(state, raised, input.now)), ..decision }
+        Decision { retry: hard.retry.min(retry(state, raised, input.now)), ..decision }
     }
 
     /// The raised limit's decision on a cost that it would admit if it did not rest, after that
@@ -173,14 +155,6 @@ fn retry(state: &SoftState, raised: Decision, now: Timestamp) -> Retry {
     }
     let rested = state.allowance.map_or(now, |allowance| allowance.rests_until);
     Retry::After(wait.max(rested.since(now)))
-}
-
-fn sooner(one: Retry, other: Retry) -> Retry {
-    match (one, other) {
-        (Retry::After(one), Retry::After(other)) => Retry::After(one.min(other)),
-        (Retry::Never, other) => other,
-        (one, _) => one,
-    }
 }
 
 #[cfg(test)]

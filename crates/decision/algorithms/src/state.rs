@@ -31,37 +31,7 @@ pub enum State {
     Soft(Box<SoftState>),
 }
 
-/// A state that is one small value: cheap to copy, compare and pack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum SmallState {
-    /// A token bucket or a leaky bucket.
-    Bucket(BucketState),
-    /// A fixed window.
-    Window(WindowState),
-}
-
-impl From<SmallState> for State {
-    fn from(state: SmallState) -> Self {
-        match state {
-            SmallState::Bucket(state) => State::Bucket(state),
-            SmallState::Window(state) => State::Window(state),
-        }
-    }
-}
-
 impl State {
-    /// The state as one small value, if it is one.
-    #[inline]
-    pub const fn as_small(&self) -> Option<SmallState> {
-        match self {
-            State::Bucket(state) => Some(SmallState::Bucket(*state)),
-            State::Window(state) => Some(SmallState::Window(*state)),
-            State::Unused | State::Slices(_) | State::Log(_) | State::Slots(_) | State::Soft(_) => {
-                None
-            }
-        }
-    }
-
     /// From when on the state is as good as [`State::Unused`] and may be dropped;
     /// [`Timestamp::MAX`] if never.
     pub fn idle_at(&self) -> Timestamp {
@@ -111,7 +81,7 @@ impl State {
             State::Unused | State::Bucket(_) | State::Window(_) | State::Slices(_) => 0,
             State::Log(state) => state.growth_bytes(),
             State::Slots(state) => state.growth_bytes(),
-            State::Soft(state) => state.growth_bytes(),
+            State::Soft(state) => state.inner.growth_bytes(),
         }
     }
 }
@@ -119,9 +89,9 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::harness::{Harness, ms};
     use crate::limit::Limit;
     use crate::period::Period;
+    use crate::tests::harness::{Harness, ms};
     use crate::{Concurrency, FixedWindow, SlidingLog, SlidingWindow, TokenBucket, Window};
 
     /// The figures of `docs/algorithms.md`.

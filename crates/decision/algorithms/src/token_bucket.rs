@@ -6,7 +6,7 @@
 //!
 //! Promise: in any span t no more than burst + amount × t / period is admitted.
 
-use crate::bucket::{BucketMeter, BucketState, BucketTerms, UnitOutcome};
+use crate::bucket::{BucketMeter, BucketState, UnitOutcome};
 use crate::check_input::CheckInput;
 use crate::decision::Decision;
 use crate::period::Period;
@@ -15,9 +15,7 @@ use crate::time::Timestamp;
 /// A bucket that holds `burst` and refills at `amount` per `period`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenBucket {
-    amount: u64,
-    period: Period,
-    meter: BucketMeter,
+    pub(crate) meter: BucketMeter,
 }
 
 impl TokenBucket {
@@ -26,49 +24,29 @@ impl TokenBucket {
     /// An amount or a burst of zero refuses every cost. A burst is cut to what refills in 146
     /// years.
     pub fn new(amount: u64, period: Period, burst: u64) -> Self {
-        TokenBucket { amount, period, meter: BucketMeter::new(amount, period, burst) }
+        TokenBucket { meter: BucketMeter::new(amount, period, burst) }
     }
 
     /// How much refills per period.
     pub const fn amount(&self) -> u64 {
-        self.amount
+        self.meter.amount
     }
 
     /// The period in which the amount refills.
     pub const fn period(&self) -> Period {
-        self.period
+        self.meter.period
     }
 
     /// How much a full bucket admits at once.
     pub const fn burst(&self) -> u64 {
-        self.meter.units()
-    }
-
-    /// The same rate with another burst.
-    pub(crate) fn with_burst(&self, burst: u64) -> Self {
-        TokenBucket::new(self.amount, self.period, burst)
-    }
-
-    /// The same bucket in the ticks of `other`, which keeps the state.
-    pub(crate) fn counting_like(&self, other: &TokenBucket) -> Self {
-        let meter = self.meter.in_ticks_of(&other.meter, self.amount, self.period);
-        TokenBucket { meter, ..self.clone() }
-    }
-
-    /// The numbers that it calculates with.
-    pub const fn terms(&self) -> BucketTerms {
-        self.meter.terms()
-    }
-
-    pub(crate) const fn meter(&self) -> &BucketMeter {
-        &self.meter
+        self.meter.units
     }
 
     /// Takes one unit: the most frequent check, in few instructions. `None` if the state needs the
     /// general arithmetic of [`Limit`](crate::Limit).
     #[inline(always)]
     pub fn take_unit(&self, state: BucketState, now: Timestamp) -> Option<UnitOutcome> {
-        self.meter.take_unit(state, now)
+        self.meter.unit.take(state, now)
     }
 
     /// The decision on a unit that [`TokenBucket::take_unit`] took at `now`; `after` is the state
@@ -81,18 +59,7 @@ impl TokenBucket {
     /// The decision on a unit that [`TokenBucket::take_unit`] refused at `now`.
     #[inline(always)]
     pub fn unit_refusal(&self, state: BucketState, now: Timestamp) -> Decision {
-        self.meter.unit_refusal(state, now)
-    }
-
-    /// Judges a settled state; charges nothing.
-    #[inline]
-    pub(crate) fn decide(&self, state: BucketState, input: CheckInput) -> Decision {
-        self.meter.decide(state, input)
-    }
-
-    /// The settled state after `cost` is refunded.
-    pub(crate) fn refund(&self, state: BucketState, cost: u64, now: Timestamp) -> BucketState {
-        self.meter.refund(state, cost, now)
+        self.meter.decision(self.meter.settled_debt(state, now), CheckInput::new(1, now))
     }
 }
 

@@ -46,17 +46,17 @@ impl TwoStepCheck for TokenBucket {
 
     #[inline(always)]
     fn usage(&self, state: BucketState, now: Timestamp) -> Debt {
-        self.meter().debt(state, now)
+        self.meter.debt(state, now)
     }
 
     #[inline(always)]
     fn admit(&self, debt: Debt, input: CheckInput) -> (bool, BucketState) {
-        self.meter().admit(debt, input)
+        self.meter.admit(debt, input)
     }
 
     #[inline(always)]
     fn decision(&self, debt: Debt, input: CheckInput) -> Decision {
-        self.meter().decision(debt, input)
+        self.meter.decision(debt, input)
     }
 }
 
@@ -66,12 +66,12 @@ impl TwoStepCheck for LeakyBucket {
 
     #[inline(always)]
     fn usage(&self, state: BucketState, now: Timestamp) -> Debt {
-        self.meter().debt(state, now)
+        self.meter.debt(state, now)
     }
 
     #[inline(always)]
     fn admit(&self, debt: Debt, input: CheckInput) -> (bool, BucketState) {
-        self.meter().admit(debt, input)
+        self.meter.admit(debt, input)
     }
 
     #[inline(always)]
@@ -91,10 +91,9 @@ impl TwoStepCheck for FixedWindow {
 
     #[inline(always)]
     fn admit(&self, settled: WindowState, input: CheckInput) -> (bool, WindowState) {
-        if self.fits(settled, input.cost) {
-            return (true, Self::charge(settled, input.cost));
-        }
-        (false, self.refuse(settled, input.cost))
+        let fits = self.fits(settled, input.cost);
+        let is_counted = fits || self.counts_refused();
+        (fits, if is_counted { Self::charge(settled, input.cost) } else { settled })
     }
 
     #[inline(always)]

@@ -7,6 +7,9 @@ use jiff::{Span, Zoned};
 use crate::period::Period;
 use crate::time::{Nanos, Timestamp};
 
+/// Seconds in a day.
+const DAY: u64 = 86_400;
+
 /// How fixed windows follow one another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Window {
@@ -33,27 +36,25 @@ pub enum CalendarUnit {
 impl CalendarUnit {
     /// An upper bound of the length, including daylight saving.
     pub const fn longest(self) -> Nanos {
-        const DAY: u64 = 86_400;
-        let days = match self {
-            CalendarUnit::Day => 1,
-            CalendarUnit::Week => 7,
-            CalendarUnit::Month => 31,
-            CalendarUnit::Year => 366,
-        };
+        let (_, longest) = self.days();
         // A zone that changes its offset may add up to a day (Samoa, 2011).
-        Nanos::from_secs((days + 1) * DAY)
+        Nanos::from_secs((longest + 1) * DAY)
     }
 
     /// The usual length: 24 hours, 7, 30 or 365 days.
     pub(crate) const fn nominal(self) -> Nanos {
-        const DAY: u64 = 86_400;
-        let days = match self {
-            CalendarUnit::Day => 1,
-            CalendarUnit::Week => 7,
-            CalendarUnit::Month => 30,
-            CalendarUnit::Year => 365,
-        };
-        Nanos::from_secs(days * DAY)
+        let (usual, _) = self.days();
+        Nanos::from_secs(usual * DAY)
+    }
+
+    /// The usual and the largest number of days.
+    const fn days(self) -> (u64, u64) {
+        match self {
+            CalendarUnit::Day => (1, 1),
+            CalendarUnit::Week => (7, 7),
+            CalendarUnit::Month => (30, 31),
+            CalendarUnit::Year => (365, 366),
+        }
     }
 
     /// The first day of the unit that contains a day.
@@ -136,19 +137,25 @@ fn end_of_multiple(now: Timestamp, length: u64) -> Timestamp {
 }
 
 fn calendar_begin(unit: CalendarUnit, zone: &TimeZone, now: Timestamp) -> Option<Timestamp> {
-    let zoned = jiff::Timestamp::from_nanosecond(i128::from(now.as_nanos())).ok()?;
-    let zoned = zoned.to_zoned(zone.clone());
+    let zoned = zoned(now, zone)?;
     let midnight = zone.to_ambiguous_zoned(unit.first_day(zoned.date())?.at(0, 0, 0, 0));
     // The second midnight of a day that begins twice, if it has passed.
     let (first, second) = (midnight.clone().compatible().ok()?, midnight.later().ok()?);
     let begun = if second <= zoned { second } else { first };
-    u64::try_from(begun.timestamp().as_nanosecond()).ok().map(Timestamp::from_nanos)
+    instant(&begun)
 }
 
 fn calendar_end(unit: CalendarUnit, zone: &TimeZone, now: Timestamp) -> Option<Timestamp> {
+    instant(&unit.next_start(&zoned(now, zone)?)?)
+}
+
+fn zoned(now: Timestamp, zone: &TimeZone) -> Option<Zoned> {
     let now = jiff::Timestamp::from_nanosecond(i128::from(now.as_nanos())).ok()?;
-    let next = unit.next_start(&now.to_zoned(zone.clone()))?;
-    u64::try_from(next.timestamp().as_nanosecond()).ok().map(Timestamp::from_nanos)
+    Some(now.to_zoned(zone.clone()))
+}
+
+fn instant(zoned: &Zoned) -> Option<Timestamp> {
+    u64::try_from(zoned.timestamp().as_nanosecond()).ok().map(Timestamp::from_nanos)
 }
 
 #[cfg(test)]

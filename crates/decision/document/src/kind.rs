@@ -1,6 +1,6 @@
 //! Kinds of scalars: how each is read, described and written.
 //!
-//! A kind is a Rust type, so that nobody parses a text twice. All kinds read the same text in a file, in an
+//! A kind is a Rust type, so that each text is parsed once. All kinds read the same text in a file, in an
 //! environment variable and after a flag.
 
 mod duration;

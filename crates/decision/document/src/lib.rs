@@ -9,7 +9,7 @@
 //! the caller's business: nothing here knows of rules or routes. Pure: no files, no environment.
 //!
 //! ```
-//! use tidegate_document::{Plainly, Problems, Source, mapping, parse, read_root};
+//! use tidegate_document::{PlainDialect, Problems, Reader, Source, mapping, parse};
 //!
 //! mapping! {
 //!     /// the palette
@@ -24,7 +24,7 @@
 //! let sources = [Source::new("a.yaml", "colours: 3\nbackground: red\n")];
 //! let mut problems = Problems::new(&sources);
 //! let yaml = parse(0, &sources[0].text, &mut problems).expect("it is YAML");
-//! let palette: Option<Palette> = read_root(&yaml, &mut problems, &Plainly);
+//! let palette: Option<Palette> = Reader::new(&yaml, &mut problems, &PlainDialect).root();
 //! assert_eq!(palette.and_then(|palette| palette.background).as_deref(), Some("red"));
 //! let report = problems.into_report().to_string();
 //! assert!(report.contains("--> a.yaml:1:1") && report.contains("did you mean `colors`?"));
@@ -60,20 +60,20 @@ pub use kind::{
     wrong_type,
 };
 pub use lines::{LineWord, words_of_lines};
-pub use mapping::{Key, Mapping, Presence};
+pub use mapping::{Key, MappingType, Presence};
 pub use problems::{Fault, Location, Problems};
-pub use reader::{Dialect, Given, GivenKeys, Locations, Misread, Plainly, Reader, read_root};
+pub use reader::{Dialect, GivenKey, GivenKeys, Locations, PlainDialect, ReadProblem, Reader};
 pub use reference::reference;
-pub use report::{PROBLEMS_MAX, Problem, Related, Report, Severity, Snippet};
+pub use report::{PROBLEMS_MAX, Problem, RelatedLocation, Report, Severity, Snippet};
 pub use schema::{definitions, property};
 pub use settings::{
-    Entry, Field, ItemFault, OFF, PartInfo, Plurality, Secrecy, SectionPart, Setting, SettingKind,
+    Entry, Field, ItemFault, OFF, Plurality, Secrecy, SectionPart, Setting, SettingKind,
     SettingValue, join_path, settings_schema,
 };
 pub use shape::Shape;
 pub use source::Source;
 pub use suggest::{closest, did_you_mean, one_of};
-pub use value::{Item, Located, Named, OrOff, ScalarOr, Value};
+pub use value::{Item, LocatedValue, NameMap, OrOff, ScalarOr, Value};
 pub use yaml::{
     Children, MergedPairs, Node, NodeId, NodeKind, PlainValue, Scalar, ScalarStyle, Yaml, parse,
 };

@@ -5,7 +5,7 @@ use crate::shape::Shape;
 
 /// The keys that one kind of mapping has.
 #[derive(Debug)]
-pub struct Mapping {
+pub struct MappingType {
     /// Its name in the schema and in the reference page.
     pub name: &'static str,
     /// What it is, such as "a route".
@@ -42,7 +42,7 @@ pub enum Presence {
     Default(&'static str),
 }
 
-impl Mapping {
+impl MappingType {
     /// The key of this name.
     pub fn key(&self, name: &str) -> Option<&Key> {
         self.keys.iter().find(|key| key.name == name)
@@ -54,13 +54,13 @@ impl Mapping {
     }
 
     /// The mapping and all below it, each after the first that leads to it.
-    pub fn reachable(&'static self) -> Vec<&'static Mapping> {
+    pub fn reachable(&'static self) -> Vec<&'static MappingType> {
         let mut found = Vec::new();
         self.collect(&mut found);
         found
     }
 
-    fn collect(&'static self, found: &mut Vec<&'static Mapping>) {
+    fn collect(&'static self, found: &mut Vec<&'static MappingType>) {
         if found.iter().any(|mapping| std::ptr::eq(*mapping, self)) {
             return;
         }
@@ -114,8 +114,8 @@ macro_rules! mapping {
 
         impl $name {
             /// The declaration.
-            $vis fn mapping() -> &'static $crate::Mapping {
-                static MAPPING: $crate::Mapping = $crate::Mapping {
+            $vis fn mapping() -> &'static $crate::MappingType {
+                static MAPPING: $crate::MappingType = $crate::MappingType {
                     name: $schema_name,
                     title: $title.trim_ascii(),
                     keys: &[$($crate::Key {
@@ -132,15 +132,13 @@ macro_rules! mapping {
         }
 
         impl $crate::Item for $name {
-            const IS_SCALAR: bool = false;
-
             fn shape(_: &$crate::Bounds) -> $crate::Shape {
                 $crate::Shape::Mapping(Self::mapping())
             }
 
             fn read(
                 reader: &mut $crate::Reader<'_, '_>,
-                given: &$crate::Given,
+                given: &$crate::GivenKey,
             ) -> Option<Self> {
                 let keys = reader.keys(given, Self::mapping())?;
                 Some($name {

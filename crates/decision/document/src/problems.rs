@@ -1,6 +1,6 @@
 //! Collecting problems while documents are read.
 
-use crate::report::{PROBLEMS_MAX, Problem, Related, Report, Severity, Snippet};
+use crate::report::{PROBLEMS_MAX, Problem, RelatedLocation, Report, Severity, Snippet};
 use crate::source::Source;
 
 /// The most characters of a source line that a snippet shows.
@@ -142,7 +142,7 @@ impl<'a> Problems<'a> {
         let (line, column, snippet) = self.show(location);
         let related = fault.related.map(|(other, what)| {
             let (line, column, _) = self.show(other);
-            Related { file: self.name(other), line, column, message: what.to_owned() }
+            RelatedLocation { file: self.name(other), line, column, message: what.to_owned() }
         });
         let problem = Problem {
             file: self.name(location),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::bounds::Bounds;
-use crate::mapping::{Key, Mapping, Presence};
+use crate::mapping::{Key, MappingType, Presence};
 use crate::problems::{Fault, Location, Problems};
 use crate::shape::Shape;
 use crate::suggest::{did_you_mean, one_of};
@@ -17,7 +17,7 @@ const ITEMS_MAX: usize = 10_000;
 pub type Locations = BTreeMap<String, Location>;
 
 /// How one kind of document reports what the reader finds.
-pub trait Dialect {
+pub trait Dialect: std::fmt::Debug {
     /// The maximum of items in a list.
     fn items_max(&self) -> usize {
         ITEMS_MAX
@@ -32,7 +32,7 @@ pub trait Dialect {
     fn unknown_key(
         &self,
         reader: &mut Reader<'_, '_>,
-        mapping: &'static Mapping,
+        mapping: &'static MappingType,
         name: &str,
         key: NodeId,
         _value: NodeId,
@@ -46,26 +46,32 @@ pub trait Dialect {
     }
 
     /// Reports a required key that is not there.
-    fn missing_key(&self, reader: &mut Reader<'_, '_>, mapping: &Mapping, key: &Key, at: Location) {
+    fn missing_key(
+        &self,
+        reader: &mut Reader<'_, '_>,
+        mapping: &MappingType,
+        key: &Key,
+        at: Location,
+    ) {
         let message = format!("{} needs `{}`", mapping.title, key.name);
         reader.error_at(at, Fault::new("missing_key", message).hint(key.about));
     }
 
     /// What a compatible program says in this case.
-    fn compat_message(&self, _misread: &Misread<'_>) -> Option<String> {
+    fn compat_message(&self, _misread: &ReadProblem<'_>) -> Option<String> {
         None
     }
 }
 
 /// The plain dialect: no exceptions.
 #[derive(Clone, Copy, Debug)]
-pub struct Plainly;
+pub struct PlainDialect;
 
-impl Dialect for Plainly {}
+impl Dialect for PlainDialect {}
 
 /// What the reader could not read.
 #[derive(Clone, Copy, Debug)]
-pub enum Misread<'f> {
+pub enum ReadProblem<'f> {
     /// A key that is not text.
     KeyNotText {
         /// Its text.
@@ -96,7 +102,7 @@ pub enum Misread<'f> {
 
 /// A key that is there, or one item of its list.
 #[derive(Clone, Copy, Debug)]
-pub struct Given {
+pub struct GivenKey {
     /// Its declaration.
     pub key: &'static Key,
     /// The location of the key.
@@ -109,10 +115,10 @@ pub struct Given {
     is_item: bool,
 }
 
-impl Given {
+impl GivenKey {
     /// An item of the value.
-    pub const fn item(&self, node: NodeId, location: Location) -> Given {
-        Given { node, location, is_item: true, ..*self }
+    pub const fn item(&self, node: NodeId, location: Location) -> GivenKey {
+        GivenKey { node, location, is_item: true, ..*self }
     }
 }
 
@@ -121,13 +127,13 @@ impl Given {
 pub struct GivenKeys {
     /// The location of the mapping.
     pub location: Location,
-    mapping: &'static Mapping,
-    given: Vec<Given>,
+    mapping: &'static MappingType,
+    given: Vec<GivenKey>,
 }
 
 impl GivenKeys {
     /// A key, if it is there and not null.
-    pub fn get(&self, name: &str) -> Option<&Given> {
+    pub fn get(&self, name: &str) -> Option<&GivenKey> {
         debug_assert!(self.mapping.key(name).is_some(), "`{name}` in {}", self.mapping.title);
         self.given.iter().find(|given| given.key.name == name)
     }
@@ -138,7 +144,7 @@ impl GivenKeys {
     }
 
     /// All that are there and not null.
-    pub fn iter(&self) -> impl Iterator<Item = &Given> {
+    pub fn iter(&self) -> impl Iterator<Item = &GivenKey> {
         self.given.iter()
     }
 
@@ -149,7 +155,7 @@ impl GivenKeys {
 
     /// Reports the second of these keys when more than one is there.
     pub fn exclude_each_other(&self, names: &[&str], problems: &mut Problems<'_>) {
-        let given: Vec<&Given> = names.iter().filter_map(|name| self.get(name)).collect();
+        let given: Vec<&GivenKey> = names.iter().filter_map(|name| self.get(name)).collect();
         if let [first, second, ..] = given.as_slice() {
             let message =
                 format!("`{}` and `{}` exclude each other", first.key.name, second.key.name);
@@ -162,28 +168,14 @@ impl GivenKeys {
 }
 
 /// A document's tree, and the problems found in it.
+#[derive(Debug)]
 pub struct Reader<'y, 'p> {
     yaml: &'y Yaml<'y>,
     problems: &'y mut Problems<'p>,
-    dialect: &'y dyn Dialect,
+    pub(crate) dialect: &'y dyn Dialect,
     path: String,
     /// Recorded only when asked for: a path for each of 100,000 rules takes time.
     locations: Option<Locations>,
-}
-
-impl std::fmt::Debug for Reader<'_, '_> {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Reader").field("path", &self.path).finish_non_exhaustive()
-    }
-}
-
-/// Reads the root of a document. `None` when it is not of its type; the problem is reported.
-pub fn read_root<T: Item>(
-    yaml: &Yaml<'_>,
-    problems: &mut Problems<'_>,
-    dialect: &dyn Dialect,
-) -> Option<T> {
-    Reader::new(yaml, problems, dialect).root()
 }
 
 impl<'y, 'p> Reader<'y, 'p> {
@@ -219,7 +211,7 @@ impl<'y, 'p> Reader<'y, 'p> {
     }
 
     /// The root, as if it were the value of a key without a name.
-    pub fn root_given(&mut self) -> Option<Given> {
+    pub fn root_given(&mut self) -> Option<GivenKey> {
         static ROOT: Key = Key {
             name: "",
             about: "",
@@ -231,7 +223,7 @@ impl<'y, 'p> Reader<'y, 'p> {
         let node = self.yaml.root()?;
         let location = self.yaml.location(node);
         self.record(location);
-        Some(Given { key: &ROOT, key_location: location, node, location, is_item: false })
+        Some(GivenKey { key: &ROOT, key_location: location, node, location, is_item: false })
     }
 
     /// The tree.
@@ -255,15 +247,25 @@ impl<'y, 'p> Reader<'y, 'p> {
     }
 
     /// Reports that the value of a key is refused.
-    pub fn fault(&mut self, given: &Given, fault: Fault) {
+    pub fn fault(&mut self, given: &GivenKey, fault: Fault) {
         let fault = self.name_key(given.key, fault);
-        let compat = self.dialect.compat_message(&Misread::Value { key: given.key, fault: &fault });
+        let compat =
+            self.dialect.compat_message(&ReadProblem::Value { key: given.key, fault: &fault });
         self.error_at(given.location, fault.maybe_compat(compat));
     }
 
     /// Reports that the value of a key is not of its type.
-    pub fn wrong_type(&mut self, given: &Given, expected: &str) {
-        self.report_type(given.node, Some(given.key), expected, None);
+    pub fn wrong_type(&mut self, given: &GivenKey, expected: &str) {
+        self.report_type(given, expected, None);
+    }
+
+    fn report_type(&mut self, given: &GivenKey, expected: &str, hint: Option<String>) {
+        let (key, found) = (given.key, self.yaml.describe(given.node));
+        let fault = Fault::new("wrong_type", format!("expected {expected}, found {found}"));
+        let problem = ReadProblem::WrongType { key, expected, found };
+        let compat = self.dialect.compat_message(&problem);
+        let fault = self.name_key(key, fault).maybe_hint(hint).maybe_compat(compat);
+        self.error_at(given.location, fault);
     }
 
     /// Begins the message with the key, or with its path.
@@ -275,25 +277,6 @@ impl<'y, 'p> Reader<'y, 'p> {
         }
     }
 
-    fn report_type(
-        &mut self,
-        node: NodeId,
-        key: Option<&Key>,
-        expected: &str,
-        hint: Option<String>,
-    ) {
-        let found = self.yaml.describe(node);
-        let fault = Fault::new("wrong_type", format!("expected {expected}, found {found}"));
-        let (fault, compat) = match key.filter(|key| !key.name.is_empty()) {
-            Some(key) => {
-                let misread = Misread::WrongType { key, expected, found };
-                (self.name_key(key, fault), self.dialect.compat_message(&misread))
-            }
-            None => (fault, None),
-        };
-        self.error_at(self.yaml.location(node), fault.maybe_hint(hint).maybe_compat(compat));
-    }
-
     /// The pairs of a mapping, including those of its merge keys; `None` when it is not a mapping.
     pub fn pairs(&mut self, node: NodeId) -> Option<Vec<(NodeId, NodeId)>> {
         if !matches!(self.yaml.node(node).kind, NodeKind::Mapping(_)) {
@@ -301,25 +284,11 @@ impl<'y, 'p> Reader<'y, 'p> {
         }
         let merged = self.yaml.merged_pairs(node);
         for stray in merged.strays {
-            let fault = Fault::new(
-                "wrong_type",
-                format!(
-                    "`<<`: expected a mapping or a list of mappings, found {}",
-                    self.yaml.describe(stray)
-                ),
-            );
-            self.error_at(self.yaml.location(stray), fault);
+            let found = self.yaml.describe(stray);
+            let message = format!("`<<`: expected a mapping or a list of mappings, found {found}");
+            self.error_at(self.yaml.location(stray), Fault::new("wrong_type", message));
         }
         Some(merged.pairs)
-    }
-
-    /// The text of a scalar; numbers and booleans count as their text.
-    pub(crate) fn text(&mut self, given: &Given) -> Option<String> {
-        let Some(scalar) = self.yaml.scalar(given.node) else {
-            self.wrong_type(given, "text");
-            return None;
-        };
-        Some(scalar.text.clone().into_owned())
     }
 
     /// The name of a key. `None` when it is not text; the problem is reported.
@@ -329,7 +298,7 @@ impl<'y, 'p> Reader<'y, 'p> {
             Some(scalar) if scalar.plain() == PlainValue::Text => Some(&scalar.text),
             other => {
                 let text = other.map_or("", |scalar| &*scalar.text);
-                let compat = self.dialect.compat_message(&Misread::KeyNotText { text });
+                let compat = self.dialect.compat_message(&ReadProblem::KeyNotText { text });
                 let message = format!("a key must be text, not {}", yaml.describe(key));
                 let fault = Fault::new("key_not_text", message).hint("put quotes around it");
                 self.error_at(yaml.location(key), fault.maybe_compat(compat));
@@ -339,7 +308,7 @@ impl<'y, 'p> Reader<'y, 'p> {
     }
 
     /// The keys of a mapping that are there; reports unknown and missing ones. `None` when it is not a mapping.
-    pub fn keys(&mut self, given: &Given, mapping: &'static Mapping) -> Option<GivenKeys> {
+    pub fn keys(&mut self, given: &GivenKey, mapping: &'static MappingType) -> Option<GivenKeys> {
         let yaml = self.yaml;
         let Some(pairs) = self.pairs(given.node) else {
             self.not_a_mapping(given, mapping);
@@ -357,7 +326,7 @@ impl<'y, 'p> Reader<'y, 'p> {
             names.push(key.name);
             if !yaml.is_null(node) {
                 let (key_location, location) = (yaml.location(key_node), yaml.location(node));
-                keys.given.push(Given { key, key_location, node, location, is_item: false });
+                keys.given.push(GivenKey { key, key_location, node, location, is_item: false });
             }
         }
         for key in mapping.keys {
@@ -368,10 +337,10 @@ impl<'y, 'p> Reader<'y, 'p> {
         Some(keys)
     }
 
-    fn not_a_mapping(&mut self, given: &Given, mapping: &Mapping) {
+    fn not_a_mapping(&mut self, given: &GivenKey, mapping: &MappingType) {
         if given.is_item {
             let text = self.yaml.scalar(given.node).map_or("", |scalar| &*scalar.text);
-            let compat = self.dialect.compat_message(&Misread::ItemNotMapping { text });
+            let compat = self.dialect.compat_message(&ReadProblem::ItemNotMapping { text });
             let found = self.yaml.describe(given.node);
             let fault =
                 Fault::new("item_not_mapping", format!("expected a mapping, found {found}"));
@@ -380,45 +349,25 @@ impl<'y, 'p> Reader<'y, 'p> {
         }
         let names: Vec<&str> = mapping.names().take(3).collect();
         let hint = format!("it has keys such as {}", one_of(&names));
-        self.report_type(given.node, Some(given.key), "a mapping", Some(hint));
+        self.report_type(given, "a mapping", Some(hint));
     }
 
-    /// The maximum of items in a list.
-    pub(crate) fn items_max(&self) -> usize {
-        self.dialect.items_max()
-    }
-
-    /// Reads the value of a key, under its path.
-    pub fn within_key<T>(&mut self, given: &Given, read: impl FnOnce(&mut Self) -> T) -> T {
-        self.within(given, read, |path| {
-            if !path.is_empty() {
-                path.push('.');
-            }
-            path.push_str(given.key.name);
-        })
-    }
-
-    /// Reads an item of a list, under its path.
-    pub(crate) fn within_item<T>(
+    /// Reads the value of a key, or the item of its list with this index, under its path.
+    pub fn within<T>(
         &mut self,
-        given: &Given,
-        index: usize,
+        given: &GivenKey,
+        item: Option<usize>,
         read: impl FnOnce(&mut Self) -> T,
-    ) -> T {
-        self.within(given, read, |path| path.push_str(&format!("[{index}]")))
-    }
-
-    fn within<T>(
-        &mut self,
-        given: &Given,
-        read: impl FnOnce(&mut Self) -> T,
-        extend: impl FnOnce(&mut String),
     ) -> T {
         if self.locations.is_none() {
             return read(self);
         }
         let length = self.path.len();
-        extend(&mut self.path);
+        self.path += &match item {
+            Some(index) => format!("[{index}]"),
+            None if self.path.is_empty() => given.key.name.to_owned(),
+            None => format!(".{}", given.key.name),
+        };
         self.record(given.location);
         let value = read(self);
         self.path.truncate(length);

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use crate::mapping::{Key, Mapping, Presence};
+use crate::mapping::{Key, MappingType, Presence};
 
 /// The tables of a mapping and of all below it, as Markdown.
-pub fn reference(root: &'static Mapping) -> String {
+pub fn reference(root: &'static MappingType) -> String {
     let mut text = String::new();
     for mapping in root.reachable() {
         // Writing to a string cannot fail.

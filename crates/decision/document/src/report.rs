@@ -41,7 +41,7 @@ pub struct Problem {
     /// The line itself.
     pub snippet: Snippet,
     /// Another location that has to do with it, such as the first of two duplicates.
-    pub related: Option<Related>,
+    pub related: Option<RelatedLocation>,
     /// What envoyproxy/ratelimit says in this case, without the file name.
     pub compat_message: Option<String>,
 }
@@ -59,7 +59,7 @@ pub struct Snippet {
 
 /// Another location that has to do with a problem.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Related {
+pub struct RelatedLocation {
     /// The name of the source.
     pub file: String,
     /// The line, from one.
@@ -139,7 +139,7 @@ impl fmt::Display for Problem {
         let (blanks, carets) = (" ".repeat(*indent), "^".repeat(*width));
         writeln!(out, "{gutter} | {blanks}{carets}")?;
         if let Some(related) = &self.related {
-            let Related { file, line, column, message } = related;
+            let RelatedLocation { file, line, column, message } = related;
             writeln!(out, "{gutter} = {message}: {file}:{line}:{column}")?;
         }
         if let Some(hint) = &self.hint {

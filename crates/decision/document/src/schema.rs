@@ -4,12 +4,15 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::mapping::{Key, Mapping, Presence};
+use crate::mapping::{Key, MappingType, Presence};
 use crate::shape::Shape;
 
 /// The schemas of a mapping and of all below it, by name. `property` makes the schema of a key.
-pub fn definitions(root: &'static Mapping, property: impl Fn(&Key) -> Value) -> Map<String, Value> {
-    let schema = |mapping: &Mapping| {
+pub fn definitions(
+    root: &'static MappingType,
+    property: impl Fn(&Key) -> Value,
+) -> Map<String, Value> {
+    let schema = |mapping: &MappingType| {
         let is_required = |key: &&Key| key.presence == Presence::Required;
         let required: Vec<&str> =
             mapping.keys.iter().filter(is_required).map(|key| key.name).collect();

@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 use crate::bounds::Bounds;
 use crate::choice::Choice;
 use crate::kind::{HeaderName, Kind, Network, Size, show_duration};
+use crate::mapping::{Key, Presence};
 use crate::problems::Fault;
 use crate::shape::Shape;
 use crate::yaml::{Scalar, ScalarStyle};
@@ -99,8 +100,8 @@ impl From<Fault> for ItemFault {
 
 /// One value, an optional one, or a list.
 pub trait SettingValue: fmt::Debug + PartialEq + Sized + 'static {
-    /// The kind of one value.
-    type Kind: SettingKind;
+    /// One value.
+    type Element: SettingKind;
 
     /// How many there are.
     const PLURALITY: Plurality;
@@ -126,7 +127,7 @@ fn only<'g, 's, K: Kind>(given: &'g [Scalar<'s>]) -> Result<&'g Scalar<'s>, Vec<
 }
 
 impl<T: SettingKind> SettingValue for T {
-    type Kind = T;
+    type Element = T;
 
     const PLURALITY: Plurality = Plurality::One;
 
@@ -140,7 +141,7 @@ impl<T: SettingKind> SettingValue for T {
 }
 
 impl<T: SettingKind> SettingValue for Option<T> {
-    type Kind = T;
+    type Element = T;
 
     const PLURALITY: Plurality = Plurality::Optional;
 
@@ -159,7 +160,7 @@ impl<T: SettingKind> SettingValue for Option<T> {
 }
 
 impl<T: SettingKind> SettingValue for Vec<T> {
-    type Kind = T;
+    type Element = T;
 
     const PLURALITY: Plurality = Plurality::Many;
 
@@ -184,7 +185,7 @@ impl<T: SettingKind> SettingValue for Vec<T> {
 }
 
 /// The value of a field, whatever its kind.
-pub trait Setting: fmt::Debug {
+pub trait Setting: fmt::Debug + Any {
     /// How many values there are.
     fn plurality(&self) -> Plurality;
 
@@ -205,9 +206,6 @@ pub trait Setting: fmt::Debug {
 
     /// How much of the value may be shown.
     fn secrecy(&self) -> Secrecy;
-
-    /// The value itself, to be compared.
-    fn as_any(&self) -> &dyn Any;
 
     /// Whether another value is the same, even when neither may be shown.
     fn is_same(&self, other: &dyn Setting) -> bool;
@@ -234,11 +232,11 @@ impl<T: SettingValue> Setting for T {
     }
 
     fn shape(&self, bounds: &Bounds) -> Shape {
-        Shape::Scalar(T::Kind::words(), T::Kind::schema(bounds))
+        Shape::Scalar(T::Element::words(), T::Element::schema(bounds))
     }
 
     fn show_bound(&self, bound: u64) -> String {
-        <T::Kind as Kind>::show_bound(bound)
+        <T::Element as Kind>::show_bound(bound)
     }
 
     fn set(&mut self, given: &[Scalar<'_>], bounds: &Bounds) -> Result<(), Vec<ItemFault>> {
@@ -251,15 +249,11 @@ impl<T: SettingValue> Setting for T {
     }
 
     fn secrecy(&self) -> Secrecy {
-        T::Kind::SECRECY
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
+        T::Element::SECRECY
     }
 
     fn is_same(&self, other: &dyn Setting) -> bool {
-        other.as_any().downcast_ref() == Some(self)
+        (other as &dyn Any).downcast_ref() == Some(self)
     }
 }
 
@@ -271,7 +265,7 @@ pub enum Entry<'c> {
         /// Its keys from the top, joined by dots.
         path: String,
         /// What it is for.
-        about: String,
+        about: &'static str,
     },
     /// A field.
     Field(Field<'c>),
@@ -282,25 +276,29 @@ pub enum Entry<'c> {
 pub struct Field<'c> {
     /// Its keys from the top, joined by dots.
     pub path: String,
-    /// What it is for.
-    pub about: String,
-    /// Its default, as it would be written.
-    pub default: &'static str,
-    /// What numbers it takes.
-    pub bounds: Bounds,
+    /// Its declaration.
+    pub key: &'static Key,
     /// The value.
     pub value: &'c mut dyn Setting,
 }
 
 impl Field<'_> {
+    /// Its default, as it would be written.
+    pub const fn default(&self) -> &'static str {
+        match self.key.presence {
+            Presence::Default(text) => text,
+            Presence::Required | Presence::Optional => "",
+        }
+    }
+
     /// What one value takes, in words.
     pub fn words(&self) -> String {
-        self.value.shape(&self.bounds).words()
+        self.value.shape(&self.key.bounds).words()
     }
 
     /// What it takes, with bounds, in words.
     pub fn takes(&self) -> String {
-        let one = match self.bounds.get() {
+        let one = match self.key.bounds.get() {
             Some((min, max)) => {
                 let show = |bound| self.value.show_bound(bound);
                 format!("{}, {} to {}", self.words(), show(min), show(max))
@@ -316,7 +314,7 @@ impl Field<'_> {
 
     /// Its JSON Schema.
     pub fn schema(&self) -> Value {
-        let one = self.value.shape(&self.bounds).schema();
+        let one = self.value.shape(&self.key.bounds).schema();
         let mut any: Vec<Value> = vec![one.clone(), json!({"type": "null"})];
         match self.value.plurality() {
             Plurality::One => {}
@@ -326,7 +324,7 @@ impl Field<'_> {
                 any.push(json!({"type": "array", "items": one, "maxItems": ITEMS_MAX}));
             }
         }
-        let mut schema = json!({"description": self.about, "anyOf": any});
+        let mut schema = json!({"description": self.key.about, "anyOf": any});
         let default = self.value.shown();
         if !default.is_null() {
             schema["default"] = default;
@@ -362,17 +360,6 @@ pub fn settings_schema(about: &str, entries: &[Entry<'_>]) -> Value {
     root
 }
 
-/// What a declaration says of one of its parts.
-#[derive(Clone, Debug)]
-pub struct PartInfo {
-    /// What it is for.
-    pub about: String,
-    /// Its default; empty for a section.
-    pub default: &'static str,
-    /// What numbers it takes.
-    pub bounds: Bounds,
-}
-
 /// A field or a section, as [`section!`](crate::section) sees it.
 pub trait SectionPart {
     /// What its key takes.
@@ -384,12 +371,12 @@ pub trait SectionPart {
     fn blank() -> Self;
 
     /// Adds itself and what is below it.
-    fn list<'c>(&'c mut self, path: String, info: PartInfo, entries: &mut Vec<Entry<'c>>);
+    fn list<'c>(&'c mut self, path: String, key: &'static Key, entries: &mut Vec<Entry<'c>>);
 }
 
 impl<T: SettingValue + Default> SectionPart for T {
     fn shape(bounds: &Bounds) -> Shape {
-        let one = Box::new(Shape::Scalar(T::Kind::words(), T::Kind::schema(bounds)));
+        let one = Box::new(Shape::Scalar(T::Element::words(), T::Element::schema(bounds)));
         match T::PLURALITY {
             Plurality::One => *one,
             Plurality::Optional => Shape::OrOff(one),
@@ -401,9 +388,8 @@ impl<T: SettingValue + Default> SectionPart for T {
         T::default()
     }
 
-    fn list<'c>(&'c mut self, path: String, info: PartInfo, entries: &mut Vec<Entry<'c>>) {
-        let PartInfo { about, default, bounds } = info;
-        entries.push(Entry::Field(Field { path, about, default, bounds, value: self }));
+    fn list<'c>(&'c mut self, path: String, key: &'static Key, entries: &mut Vec<Entry<'c>>) {
+        entries.push(Entry::Field(Field { path, key, value: self }));
     }
 }
 
@@ -433,8 +419,8 @@ macro_rules! section {
 
         impl $name {
             /// The keys of the section.
-            pub(crate) fn mapping() -> &'static $crate::Mapping {
-                static MAPPING: $crate::Mapping = $crate::Mapping {
+            pub(crate) fn mapping() -> &'static $crate::MappingType {
+                static MAPPING: $crate::MappingType = $crate::MappingType {
                     name: stringify!($name),
                     title: concat!($($section_about),+).trim_ascii(),
                     keys: &[$($crate::Key {
@@ -449,16 +435,12 @@ macro_rules! section {
                 &MAPPING
             }
 
-            /// Adds the fields.
+            /// Adds the fields, which are declared in the order of the keys.
             fn list_fields<'c>(&'c mut self, path: &str, entries: &mut Vec<$crate::Entry<'c>>) {
-                $({
-                    let info = $crate::PartInfo {
-                        about: concat!($($about),+).trim().to_owned(),
-                        default: concat!($($default)?),
-                        bounds: $crate::mapping!(@bounds $($($bounds)?)?),
-                    };
-                    let path = $crate::join_path(path, stringify!($field));
-                    $crate::SectionPart::list(&mut self.$field, path, info, entries);
+                let mut keys = Self::mapping().keys.iter();
+                $(if let Some(key) = keys.next() {
+                    let path = $crate::join_path(path, key.name);
+                    $crate::SectionPart::list(&mut self.$field, path, key, entries);
                 })+
             }
         }
@@ -475,10 +457,10 @@ macro_rules! section {
             fn list<'c>(
                 &'c mut self,
                 path: String,
-                info: $crate::PartInfo,
+                key: &'static $crate::Key,
                 entries: &mut Vec<$crate::Entry<'c>>,
             ) {
-                entries.push($crate::Entry::Section { path: path.clone(), about: info.about });
+                entries.push($crate::Entry::Section { path: path.clone(), about: key.about });
                 self.list_fields(&path, entries);
             }
         }

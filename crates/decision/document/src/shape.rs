@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::mapping::Mapping;
+use crate::mapping::MappingType;
 
 /// What a key takes.
 #[derive(Clone, Debug)]
@@ -10,11 +10,11 @@ pub enum Shape {
     /// A scalar: in words, and as a JSON Schema.
     Scalar(String, Value),
     /// A mapping.
-    Mapping(&'static Mapping),
+    Mapping(&'static MappingType),
     /// A list. A list of scalars can be written as one scalar.
     List(Box<Shape>),
     /// Names, each with a mapping.
-    Named(&'static Mapping),
+    Named(&'static MappingType),
     /// The first or the second.
     Either(Box<Shape>, Box<Shape>),
     /// The shape, or `off`.
@@ -64,7 +64,7 @@ impl Shape {
     }
 
     /// The mapping in it, if there is one.
-    pub fn mapping(&self) -> Option<&'static Mapping> {
+    pub fn mapping(&self) -> Option<&'static MappingType> {
         match self {
             Shape::Mapping(mapping) | Shape::Named(mapping) => Some(mapping),
             Shape::List(shape) | Shape::OrOff(shape) => shape.mapping(),
@@ -75,6 +75,6 @@ impl Shape {
 }
 
 /// A reference to the schema of a mapping.
-fn reference(mapping: &Mapping) -> Value {
+fn reference(mapping: &MappingType) -> Value {
     json!({"$ref": format!("#/$defs/{}", mapping.name)})
 }

@@ -1,4 +1,6 @@
-//! "Did you mean": the nearest word, by edits.
+//! "Did you mean": the nearest word. A swap of neighbours counts as one edit, as an insertion, a deletion or a change does.
+
+use strsim::osa_distance;
 
 /// Longer words are not compared: they are not typing errors.
 const WORD_CHARS_MAX: usize = 64;
@@ -6,10 +8,10 @@ const WORD_CHARS_MAX: usize = 64;
 /// The word nearest to `typed`, if one is near enough to be meant.
 pub fn closest<'w>(typed: &str, words: impl IntoIterator<Item = &'w str>) -> Option<&'w str> {
     let typed = normal(typed)?;
-    let near_enough = typed.len().div_ceil(3).clamp(1, 4);
+    let near_enough = typed.chars().count().div_ceil(3).clamp(1, 4);
     words
         .into_iter()
-        .filter_map(|word| Some((edits(&typed, &normal(word)?), word)))
+        .filter_map(|word| Some((osa_distance(&typed, &normal(word)?), word)))
         .filter(|(edits, _)| *edits <= near_enough)
         .min_by_key(|(edits, _)| *edits)
         .map(|(_, word)| word)
@@ -31,37 +33,9 @@ pub fn one_of(words: &[&str]) -> String {
 }
 
 /// The word without the differences that do not count: case, and the kind of separator.
-fn normal(word: &str) -> Option<Vec<char>> {
-    let chars: Vec<char> = word
-        .chars()
-        .take(WORD_CHARS_MAX + 1)
-        .map(|char| match char {
-            '-' | ' ' => '_',
-            other => other.to_ascii_lowercase(),
-        })
-        .collect();
-    (chars.len() <= WORD_CHARS_MAX).then_some(chars)
-}
-
-/// Insertions, deletions, changes and swaps of neighbours between two words.
-fn edits(one: &[char], other: &[char]) -> usize {
-    let mut before_last: Vec<usize> = Vec::new();
-    let mut last: Vec<usize> = (0..=other.len()).collect();
-    for (row, left) in one.iter().enumerate() {
-        let mut current = vec![row + 1];
-        for (column, right) in other.iter().enumerate() {
-            let change = last[column] + usize::from(left != right);
-            let mut best = change.min(last[column + 1] + 1).min(current[column] + 1);
-            let swapped =
-                row > 0 && column > 0 && one[row - 1] == *right && other[column - 1] == *left;
-            if swapped {
-                best = best.min(before_last[column - 1] + 1);
-            }
-            current.push(best);
-        }
-        before_last = std::mem::replace(&mut last, current);
-    }
-    last[other.len()]
+fn normal(word: &str) -> Option<String> {
+    let is_short = word.chars().nth(WORD_CHARS_MAX).is_none();
+    is_short.then(|| word.to_ascii_lowercase().replace(['-', ' '], "_"))
 }
 
 #[cfg(test)]
@@ -91,10 +65,9 @@ mod tests {
 
     #[test]
     fn counts_a_swap_of_neighbours_as_one_edit() {
-        let chars = |word: &str| word.chars().collect::<Vec<_>>();
-        assert_eq!(edits(&chars("vlaue"), &chars("value")), 1);
-        assert_eq!(edits(&chars(""), &chars("abc")), 3);
-        assert_eq!(edits(&chars("kitten"), &chars("sitting")), 3);
+        assert_eq!(osa_distance("vlaue", "value"), 1);
+        assert_eq!(osa_distance("", "abc"), 3);
+        assert_eq!(osa_distance("kitten", "sitting"), 3);
     }
 
     #[test]

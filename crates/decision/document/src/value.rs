@@ -3,20 +3,20 @@
 use crate::bounds::Bounds;
 use crate::kind::Kind;
 use crate::problems::{Fault, Location};
-use crate::reader::{Given, Reader};
+use crate::reader::{GivenKey, Reader};
 use crate::shape::Shape;
 use crate::yaml::{NodeKind, ScalarStyle};
 
 /// A value that one node of the tree holds.
 pub trait Item: Sized {
     /// Whether it is one scalar. A list of scalars can be written as one scalar.
-    const IS_SCALAR: bool;
+    const IS_SCALAR: bool = false;
 
     /// What it takes.
     fn shape(bounds: &Bounds) -> Shape;
 
     /// Reads it. `None` when that is impossible; the problem is reported.
-    fn read(reader: &mut Reader<'_, '_>, given: &Given) -> Option<Self>;
+    fn read(reader: &mut Reader<'_, '_>, given: &GivenKey) -> Option<Self>;
 }
 
 /// The field of a declaration.
@@ -25,7 +25,7 @@ pub trait Value: Sized {
     fn shape(bounds: &Bounds) -> Shape;
 
     /// Reads the value of a key, or what applies when the key is absent or wrong.
-    fn read(reader: &mut Reader<'_, '_>, given: Option<&Given>) -> Self;
+    fn read(reader: &mut Reader<'_, '_>, given: Option<&GivenKey>) -> Self;
 }
 
 impl<T: Item> Value for Option<T> {
@@ -33,9 +33,9 @@ impl<T: Item> Value for Option<T> {
         T::shape(bounds)
     }
 
-    fn read(reader: &mut Reader<'_, '_>, given: Option<&Given>) -> Self {
+    fn read(reader: &mut Reader<'_, '_>, given: Option<&GivenKey>) -> Self {
         let given = given?;
-        reader.within_key(given, |reader| T::read(reader, given))
+        reader.within(given, None, |reader| T::read(reader, given))
     }
 }
 
@@ -44,19 +44,17 @@ impl<T: Item> Value for Vec<T> {
         <Vec<T> as Item>::shape(bounds)
     }
 
-    fn read(reader: &mut Reader<'_, '_>, given: Option<&Given>) -> Self {
+    fn read(reader: &mut Reader<'_, '_>, given: Option<&GivenKey>) -> Self {
         Option::read(reader, given).unwrap_or_default()
     }
 }
 
 impl<T: Item> Item for Vec<T> {
-    const IS_SCALAR: bool = false;
-
     fn shape(bounds: &Bounds) -> Shape {
         Shape::List(Box::new(T::shape(bounds)))
     }
 
-    fn read(reader: &mut Reader<'_, '_>, given: &Given) -> Option<Self> {
+    fn read(reader: &mut Reader<'_, '_>, given: &GivenKey) -> Option<Self> {
         let yaml = reader.yaml();
         let single = [given.node];
         let items = match &yaml.node(given.node).kind {
@@ -67,15 +65,16 @@ impl<T: Item> Item for Vec<T> {
                 return None;
             }
         };
-        if items.len() > reader.items_max() {
-            let message = format!("{} items; the maximum is {}", items.len(), reader.items_max());
+        let items_max = reader.dialect.items_max();
+        if items.len() > items_max {
+            let message = format!("{} items; the maximum is {items_max}", items.len());
             reader.fault(given, Fault::new("out_of_range", message));
             return None;
         }
         let mut read = Vec::with_capacity(items.len());
         for (index, node) in items.iter().enumerate() {
             let item = given.item(*node, yaml.location(*node));
-            read.extend(reader.within_item(&item, index, |reader| T::read(reader, &item)));
+            read.extend(reader.within(&item, Some(index), |reader| T::read(reader, &item)));
         }
         Some(read)
     }
@@ -88,7 +87,7 @@ impl<T: Kind> Item for T {
         Shape::Scalar(T::words(), T::schema(bounds))
     }
 
-    fn read(reader: &mut Reader<'_, '_>, given: &Given) -> Option<Self> {
+    fn read(reader: &mut Reader<'_, '_>, given: &GivenKey) -> Option<Self> {
         let Some(scalar) = reader.yaml().scalar(given.node) else {
             reader.wrong_type(given, &T::words());
             return None;
@@ -99,7 +98,7 @@ impl<T: Kind> Item for T {
 
 /// A value with the location of its key and its own.
 #[derive(Clone, Debug)]
-pub struct Located<T> {
+pub struct LocatedValue<T> {
     /// The value.
     pub value: T,
     /// The location of the value.
@@ -108,23 +107,23 @@ pub struct Located<T> {
     pub key: Location,
 }
 
-impl<T> Located<T> {
+impl<T> LocatedValue<T> {
     /// The same location with another value.
-    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Located<U> {
-        Located { value: change(self.value), location: self.location, key: self.key }
+    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> LocatedValue<U> {
+        LocatedValue { value: change(self.value), location: self.location, key: self.key }
     }
 }
 
-impl<T: Item> Item for Located<T> {
+impl<T: Item> Item for LocatedValue<T> {
     const IS_SCALAR: bool = T::IS_SCALAR;
 
     fn shape(bounds: &Bounds) -> Shape {
         T::shape(bounds)
     }
 
-    fn read(reader: &mut Reader<'_, '_>, given: &Given) -> Option<Self> {
+    fn read(reader: &mut Reader<'_, '_>, given: &GivenKey) -> Option<Self> {
         let value = T::read(reader, given)?;
-        Some(Located { value, location: given.location, key: given.key_location })
+        Some(LocatedValue { value, location: given.location, key: given.key_location })
     }
 }
 
@@ -154,7 +153,7 @@ impl<T: Item> Item for OrOff<T> {
         Shape::OrOff(Box::new(T::shape(bounds)))
     }
 
-    fn read(reader: &mut Reader<'_, '_>, given: &Given) -> Option<Self> {
+    fn read(reader: &mut Reader<'_, '_>, given: &GivenKey) -> Option<Self> {
         // The text counts, not the type: `off` is a boolean to YAML.
         let scalar = reader.yaml().scalar(given.node);
         if scalar.is_some_and(|scalar| scalar.style == ScalarStyle::Plain && scalar.text == "off") {
@@ -174,13 +173,11 @@ pub enum ScalarOr<S, M> {
 }
 
 impl<S: Item, M: Item> Item for ScalarOr<S, M> {
-    const IS_SCALAR: bool = false;
-
     fn shape(bounds: &Bounds) -> Shape {
         Shape::Either(Box::new(S::shape(bounds)), Box::new(M::shape(bounds)))
     }
 
-    fn read(reader: &mut Reader<'_, '_>, given: &Given) -> Option<Self> {
+    fn read(reader: &mut Reader<'_, '_>, given: &GivenKey) -> Option<Self> {
         match &reader.yaml().node(given.node).kind {
             NodeKind::Scalar(_) => S::read(reader, given).map(ScalarOr::Scalar),
             NodeKind::Mapping(_) => M::read(reader, given).map(ScalarOr::Mapping),
@@ -194,17 +191,9 @@ impl<S: Item, M: Item> Item for ScalarOr<S, M> {
 
 /// Names, each with a mapping.
 #[derive(Debug)]
-pub struct Named<T>(pub Vec<(Located<String>, T)>);
+pub struct NameMap<T>(pub Vec<(LocatedValue<String>, T)>);
 
-impl<T> Default for Named<T> {
-    fn default() -> Self {
-        Named(Vec::new())
-    }
-}
-
-impl<T: Item> Item for Named<T> {
-    const IS_SCALAR: bool = false;
-
+impl<T: Item> Item for NameMap<T> {
     fn shape(bounds: &Bounds) -> Shape {
         match T::shape(bounds) {
             Shape::Mapping(mapping) => Shape::Named(mapping),
@@ -212,19 +201,23 @@ impl<T: Item> Item for Named<T> {
         }
     }
 
-    fn read(reader: &mut Reader<'_, '_>, given: &Given) -> Option<Self> {
+    fn read(reader: &mut Reader<'_, '_>, given: &GivenKey) -> Option<Self> {
         let Some(pairs) = reader.pairs(given.node) else {
             reader.wrong_type(given, &Self::shape(&given.key.bounds).words());
             return None;
         };
+        let yaml = reader.yaml();
         let mut named = Vec::new();
         for (name, node) in pairs {
-            let name = given.item(name, reader.yaml().location(name));
-            let Some(text) = reader.text(&name) else { continue };
-            let name = Located { value: text, location: name.location, key: name.location };
-            let item = given.item(node, reader.yaml().location(node));
+            let location = yaml.location(name);
+            let Some(text) = yaml.scalar(name) else {
+                reader.wrong_type(&given.item(name, location), "text");
+                continue;
+            };
+            let name = LocatedValue { value: text.text.to_string(), location, key: location };
+            let item = given.item(node, yaml.location(node));
             named.extend(T::read(reader, &item).map(|read| (name, read)));
         }
-        Some(Named(named))
+        Some(NameMap(named))
     }
 }

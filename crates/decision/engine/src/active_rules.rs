@@ -22,7 +22,7 @@ pub(crate) struct ActiveRules {
     rules: Box<[HotRule]>,
     /// By limit; empty unless limits are tallied. The plans of a rule share their tallies, as they share counters.
     tallies: Box<[Arc<TallyCell>]>,
-    /// Empty when nobody counts.
+    /// Empty unless limits are tallied.
     unmatched: UnmatchedCounts,
 }
 

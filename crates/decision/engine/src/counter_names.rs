@@ -7,7 +7,7 @@
 
 use std::fmt::Write;
 
-use tidegate_rules::{Entry, Rule, Shown};
+use tidegate_rules::{Entry, Rule, ShownValue};
 
 use crate::active_rules::ActiveRules;
 use crate::request::Request;
@@ -38,7 +38,7 @@ fn name(domain: &str, entries: &[Entry<'_>], rule: Option<&Rule>, position: usiz
     let levels = rule.map(Rule::levels).unwrap_or_default();
     for (level, entry) in entries.iter().enumerate() {
         let value = match levels.get(level).map(tidegate_rules::Level::shown) {
-            Some(Shown::Shared(pattern)) => pattern,
+            Some(ShownValue::Shared(pattern)) => pattern,
             _ => entry.value,
         };
         // Writing to a string cannot fail.

@@ -22,9 +22,9 @@ use tidegate_stores::{
 use crate::active_rules::ActiveRules;
 use crate::clock::SystemClock;
 use crate::engine::Engine;
-use crate::prepare::{Call, Checks, PreparedChecks, VerdictParts};
+use crate::prepare::Call;
 use crate::request::Request;
-use crate::verdict::{MatchedRules, Ruling, Rulings, Verdict};
+use crate::verdict::{Ruling, Rulings, Verdict};
 
 /// The units that rate limits charged an admitted request. Dropping it keeps the charge.
 #[must_use = "the charge stays unless it is given back"]
@@ -77,13 +77,8 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
         request: &Request<'_>,
         took: impl Fn(&Ruling) -> Option<u64>,
     ) -> Deposit<S, C> {
-        let (mut matched, mut rulings) = (MatchedRules::new(), Rulings::new());
-        let mut checks = Checks::new();
-        let mut prepared = PreparedChecks::new(&mut checks);
-        let mut parts =
-            VerdictParts { domain_known: &mut false, matched: &mut matched, rulings: &mut rulings };
         let call = Call { verb: Verb::Refund, request, tenure: Tenure::TimeToLive };
-        self.gather(rules, &call, None, &mut parts, &mut prepared);
+        let (matched, rulings, checks) = self.match_only(rules, &call);
         let mut charged = SmallVec::new();
         let mut refunded = Rulings::new();
         for (check, ruling) in checks.iter().zip(&rulings) {

@@ -31,9 +31,7 @@ use crate::counter_names::counter_names;
 use crate::failure_mode::{FailureMode, Undecided};
 use crate::observer::Observer;
 use crate::permit::{HeldSlots, keep_taken, list_slots};
-use crate::prepare::{
-    Call, Checks, DESCRIPTORS_MAX, KnownMatch, PreparedChecks, VerdictParts, gather,
-};
+use crate::prepare::{Call, DESCRIPTORS_MAX, KnownMatch, PreparedChecks, VerdictParts};
 use crate::request::Request;
 use crate::run_time_modes::RunTimeModes;
 use crate::tally::{NearLimit, Tally};
@@ -50,7 +48,7 @@ pub struct Engine<S = MemoryStore, C = SystemClock> {
     rules: ArcSwap<ActiveRules>,
     store: S,
     clock: C,
-    fingerprinter: Fingerprinter,
+    pub(crate) fingerprinter: Fingerprinter,
     failure_mode: FailureMode,
     observer: Option<Arc<dyn Observer>>,
     /// When a hit is near its limit; `None` unless limits are tallied.
@@ -185,19 +183,6 @@ impl<S, C: Clock> Engine<S, C> {
         }
     }
 
-    #[inline]
-    pub(crate) fn gather<'s>(
-        &self,
-        rules: &'s ActiveRules,
-        call: &Call<'_, 's>,
-        known: Option<KnownMatch<'_, 's>>,
-        verdict: &mut VerdictParts<'_>,
-        prepared: &mut PreparedChecks<'s, '_>,
-    ) {
-        let holder = || self.next_holder();
-        gather(rules, &self.fingerprinter, call, known, holder, verdict, prepared);
-    }
-
     /// Prepares the checks of a request. Slots that they may take are listed before the store is asked, so that a
     /// permit frees them whatever happens next.
     #[inline]
@@ -255,7 +240,7 @@ impl<S, C: Clock> Engine<S, C> {
     }
 
     #[inline]
-    fn next_holder(&self) -> Holder {
+    pub(crate) fn next_holder(&self) -> Holder {
         // Zero means no holder.
         Holder(self.holders.fetch_add(1, Ordering::Relaxed).max(1))
     }
@@ -299,15 +284,7 @@ impl<S, C: Clock> Engine<S, C> {
             let descriptors = all.get(..DESCRIPTORS_MAX).unwrap_or(all);
             let request = Request { descriptors, ..*call.request };
             let call = Call { request: &request, ..*call };
-            let (mut matched, mut rulings) = (MatchedRules::new(), Rulings::new());
-            let mut parts = VerdictParts {
-                domain_known: &mut false,
-                matched: &mut matched,
-                rulings: &mut rulings,
-            };
-            let mut checks = Checks::new();
-            let mut prepared = PreparedChecks::new(&mut checks);
-            self.gather(&verdict.rules, &call, None, &mut parts, &mut prepared);
+            let (_, rulings, _) = self.match_only(&verdict.rules, &call);
             let enforced = rulings.iter().filter(|ruling| ruling.role != Role::Observed);
             let policy = |limit: Option<LimitId>| {
                 let limit = limit.and_then(|limit| verdict.rules.snapshot().limit(limit));
@@ -324,8 +301,11 @@ impl<S, C: Clock> Engine<S, C> {
     /// Counts decisions in the tallies of their limits, if limits are tallied.
     #[inline]
     fn count(&self, verb: Verb, rules: &ActiveRules, rulings: &[Ruling]) {
-        if let Some(near) = self.tallied {
-            count(verb, near, rules, rulings);
+        let Some(near) = self.tallied else { return };
+        for ruling in rulings {
+            if let Some(tally) = ruling.limit.and_then(|limit| rules.tally(limit)) {
+                tally.count(verb, near, ruling.role, ruling.cost, &ruling.decision);
+            }
         }
     }
 
@@ -352,14 +332,6 @@ impl<S, C: Clock> Engine<S, C> {
         }
     }
 
-    /// Descriptors that matched no rule, by domain. Nothing unless the engine is built
-    /// [`with_tallies`](Engine::with_tallies). Domains without such descriptors are left out.
-    pub fn for_each_unmatched(&self, mut each: impl FnMut(&str, u64)) {
-        for (domain, count) in self.rules.load().unmatched().read() {
-            each(domain, count);
-        }
-    }
-
     #[inline]
     fn observe(&self, call: &Call<'_, '_>, verdict: &Verdict) {
         if verdict.matched.contains(&None) {
@@ -379,15 +351,6 @@ impl<S, C> std::fmt::Debug for Engine<S, C> {
             .field("rules_version", &self.rules.load().snapshot().version())
             .field("failure_mode", &self.failure_mode)
             .finish_non_exhaustive()
-    }
-}
-
-/// Counts decisions in the tallies of their limits.
-fn count(verb: Verb, near: NearLimit, rules: &ActiveRules, rulings: &[Ruling]) {
-    for ruling in rulings {
-        if let Some(tally) = ruling.limit.and_then(|limit| rules.tally(limit)) {
-            tally.count(verb, near, ruling.role, ruling.cost, &ruling.decision);
-        }
     }
 }
 

@@ -4,6 +4,7 @@ use tidegate_algorithms::Outcome;
 use tidegate_rules::OnStoreError;
 use tidegate_stores::StoreError;
 
+use crate::containment::panic_text;
 use crate::prepare::DESCRIPTORS_MAX;
 
 /// Why there is no decision.
@@ -29,11 +30,7 @@ pub enum Undecided {
 impl Undecided {
     /// From the payload of a panic.
     pub(crate) fn panicked(payload: &(dyn std::any::Any + Send)) -> Self {
-        let message = payload
-            .downcast_ref::<&str>()
-            .map(|message| (*message).to_owned())
-            .or_else(|| payload.downcast_ref::<String>().cloned())
-            .unwrap_or_else(|| "a panic without a message".to_owned());
+        let message = panic_text(payload).to_owned();
         Undecided::Panicked { message }
     }
 }

@@ -56,19 +56,12 @@ impl<S, C: Clock> Engine<S, C> {
                 return;
             }
             let is_listed = rule.id().index() < rules_max;
-            let labels = if is_listed {
-                LimitLabels {
-                    domain: rule.domain().to_owned(),
-                    rule: rule.path().to_owned(),
-                    limit: snapshot.limit_name(rule, limit).into_owned(),
-                }
-            } else {
-                LimitLabels {
-                    domain: OTHERS.to_owned(),
-                    rule: OTHERS.to_owned(),
-                    limit: String::new(),
-                }
+            let (domain, path, name) = match is_listed {
+                true => (rule.domain(), rule.path(), snapshot.limit_name(rule, limit)),
+                false => (OTHERS, OTHERS, "".into()),
             };
+            let (domain, rule_path, name) = (domain.to_owned(), path.to_owned(), name.into_owned());
+            let labels = LimitLabels { domain, rule: rule_path, limit: name };
             let limit = hits.limits.entry(labels).or_default();
             limit.tally = limit.tally.plus(tally);
             limit.one_of_several = is_listed && rule.limits().len() > 1;

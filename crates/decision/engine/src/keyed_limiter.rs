@@ -97,16 +97,12 @@ impl<C: Clock> KeyedLimiter<C> {
     }
 
     fn apply(&self, verb: Verb, key: &[u8], cost: u64, holder: Holder) -> Decision {
-        let checks = [self.check_of(key, cost, holder)];
+        let checks = [Check { holder, ..Check::new(self.key(key), &self.limit, cost) }];
         let mut answers = Answers::new();
         let now = self.clock.now();
         let batch = Batch::new(verb, Charge::AllOrNothing, now, &checks);
         self.store.apply_now(&batch, &mut answers);
         answers[0].decision
-    }
-
-    fn check_of(&self, key: &[u8], cost: u64, holder: Holder) -> Check<'_> {
-        Check { holder, ..Check::new(self.key(key), &self.limit, cost) }
     }
 
     #[inline]

@@ -5,6 +5,7 @@ use tidegate_metrics::Exposition;
 use tidegate_rules::Mode;
 use tidegate_stores::CounterStore;
 
+use crate::containment::contained_panics;
 use crate::engine::Engine;
 use crate::hits::{LimitLabels, OTHERS, outcomes};
 
@@ -17,6 +18,8 @@ tidegate_metrics::metrics! {
         "Hits that were admitted with little left of the limit.";
     UNMATCHED = Counter "tidegate_descriptors_unmatched_total" ["domain"]
         "Descriptors of a known domain that matched no rule. Domains without any are left out.";
+    CONTAINED_PANICS = Counter "tidegate_contained_panics_total" ["stage"]
+        "Panics of limiter code outside the engine, by stage. Their requests were admitted.";
     RULES_SUMMED = Gauge "tidegate_rules_summed" []
         "Rules beyond the maximum, whose hits are summed.";
     RULES_INFO = Info "tidegate_rules_info" ["version"]
@@ -40,6 +43,7 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
         out.single(RULES, snapshot.rules().len());
         out.single(RULES_LIMITS, snapshot.limits().len());
         self.collect_switches(out);
+        out.by_label(CONTAINED_PANICS, contained_panics());
         self.store().collect(self.clock().now(), out);
     }
 
@@ -61,14 +65,14 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
     fn collect_unmatched(&self, domains_max: usize, out: &mut Exposition) {
         let (mut listed, mut others) = (0, 0_u64);
         let mut family = out.family(UNMATCHED);
-        self.for_each_unmatched(|domain, count| {
+        for (domain, count) in self.active_rules().unmatched().read() {
             if listed < domains_max {
                 listed += 1;
                 family.sample(&[domain], count);
             } else {
                 others = others.saturating_add(count);
             }
-        });
+        }
         if others > 0 {
             family.sample(&[OTHERS], others);
         }

@@ -104,16 +104,14 @@ impl<S: CounterStore, C: Clock> Permit<S, C> {
         call: impl FnOnce(&S, &Batch<'_>),
     ) {
         let Some(rules) = &self.rules else { return };
-        let mut limits: SmallVec<[(&HeldSlot, Limit); 1]> = SmallVec::new();
-        for slot in &self.slots {
-            let Some(limit) = rules.snapshot().limit(slot.limit) else { continue };
-            limits.push((slot, adapted(&limit.limit)));
-        }
-        let mut checks: SmallVec<[Check<'_>; 1]> = SmallVec::new();
-        for (slot, limit) in &limits {
+        let limit = |slot: &HeldSlot| Some(adapted(&rules.snapshot().limit(slot.limit)?.limit));
+        let limits = self.slots.iter().filter_map(|slot| Some((slot, limit(slot)?)));
+        let limits: SmallVec<[(&HeldSlot, Limit); 1]> = limits.collect();
+        let checks = limits.iter().map(|(slot, limit)| {
             let check = Check::new(slot.key, limit, slot.cost);
-            checks.push(Check { holder: slot.holder, tenure: lease.into(), ..check });
-        }
+            Check { holder: slot.holder, tenure: lease.into(), ..check }
+        });
+        let checks: SmallVec<[Check<'_>; 1]> = checks.collect();
         let (charge, now) = (Charge::AllOrNothing, self.engine.clock().now());
         call(self.engine.store(), &Batch::new(Verb::Refund, charge, now, &checks));
     }

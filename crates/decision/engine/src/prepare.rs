@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tidegate_algorithms::{CallerMode, Holder, Limit, Percent, Tenure, Timestamp};
+use tidegate_algorithms::{CallerMode, Clock, Holder, Limit, Percent, Tenure, Timestamp};
 use tidegate_rules::{Domain, Entry, KeyValue, LimitId, NameId, RuleId, Snapshot, Values};
 use tidegate_stores::{Batch, Charge, Check, Fingerprint, Fingerprinter, Key, Role, Verb};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::active_rules::{ActiveRules, HotLimit};
+use crate::engine::Engine;
 use crate::request::Request;
 use crate::verdict::{MatchedRules, Ruling, Rulings};
 
@@ -84,62 +85,77 @@ pub(crate) struct MatchedLimit<'s> {
     pub(crate) role: Role,
 }
 
-/// Matches every descriptor and lists the checks of the limits that they match.
-pub(crate) fn gather<'s>(
-    rules: &'s ActiveRules,
-    fingerprinter: &Fingerprinter,
-    call: &Call<'_, 's>,
-    known: Option<KnownMatch<'_, 's>>,
-    holder: impl Fn() -> Holder,
-    verdict: &mut VerdictParts<'_>,
-    prepared: &mut PreparedChecks<'s, '_>,
-) {
-    let request = call.request;
-    let Some(domain) = find_domain(rules, request, verdict, prepared) else { return };
-    let mut replaced = ReplacedNames::new();
-    for (index, descriptor) in (0_u32..).zip(request.descriptors) {
-        let cost = descriptor.cost.unwrap_or(request.cost);
-        if let Some(limit) = descriptor.limit {
-            verdict.matched.push(None);
-            let key = key_of_own_limit(fingerprinter, request.domain, descriptor.entries, limit);
-            let check = Check::new(key, limit, cost);
-            prepared.push_own(verdict.rulings, index, descriptor.refund, check);
-            continue;
-        }
-        let mut fresh = Values::new();
-        let KnownMatch { rule: id, values } = known.unwrap_or_else(|| KnownMatch {
-            rule: domain.find_id(descriptor.entries, &mut fresh),
-            values: &fresh,
-        });
-        verdict.matched.push(id);
-        let Some(rule) = id.and_then(|id| rules.rule(id)) else { continue };
-        if rule.is_exempt {
-            replace_by_exemption(rules, id, &mut replaced);
-        }
-        let limits = &*rule.limits;
-        if limits.is_empty() {
-            continue;
-        }
-        // The rule's fingerprint: a limit keeps its counters when the list of limits around it changes.
-        let fingerprint = fingerprint(fingerprinter, rule.identity, values);
-        for limit in limits {
-            let Some(role) = role(limit, values) else { continue };
-            if limit.replaces {
-                replace_by_limit(rules, limit, &mut replaced);
-            }
-            let matched = MatchedLimit { limit, fingerprint, cost, role };
-            if descriptor.refund {
-                prepared.push_refund(index, matched);
+impl<S, C: Clock> Engine<S, C> {
+    /// Matches a request that is not decided: the rules, and the rulings and checks of their limits.
+    pub(crate) fn match_only<'s>(
+        &self,
+        rules: &'s ActiveRules,
+        call: &Call<'_, 's>,
+    ) -> (MatchedRules, Rulings, Checks<'s>) {
+        let (mut matched, mut rulings) = (MatchedRules::new(), Rulings::new());
+        let (domain_known, mut checks) = (&mut false, Checks::new());
+        let mut parts = VerdictParts { domain_known, matched: &mut matched, rulings: &mut rulings };
+        self.gather(rules, call, None, &mut parts, &mut PreparedChecks::new(&mut checks));
+        (matched, rulings, checks)
+    }
+
+    /// Matches every descriptor and lists the checks of the limits that they match.
+    pub(crate) fn gather<'s>(
+        &self,
+        rules: &'s ActiveRules,
+        call: &Call<'_, 's>,
+        known: Option<KnownMatch<'_, 's>>,
+        verdict: &mut VerdictParts<'_>,
+        prepared: &mut PreparedChecks<'s, '_>,
+    ) {
+        let (fingerprinter, request) = (&self.fingerprinter, call.request);
+        let Some(domain) = find_domain(rules, request, verdict, prepared) else { return };
+        let mut replaced = ReplacedNames::new();
+        for (index, descriptor) in (0_u32..).zip(request.descriptors) {
+            let cost = descriptor.cost.unwrap_or(request.cost);
+            if let Some(limit) = descriptor.limit {
+                verdict.matched.push(None);
+                let key =
+                    key_of_own_limit(fingerprinter, request.domain, descriptor.entries, limit);
+                let check = Check::new(key, limit, cost);
+                prepared.push_own(verdict.rulings, index, descriptor.refund, check);
                 continue;
             }
-            // Pushed without a temporary: a check that is built elsewhere and copied stalls on store forwarding.
-            let holder = if limit.holds_slots { holder() } else { Holder::default() };
-            verdict.rulings.push(Ruling::begun(index, Some(limit.id), matched.cost(), role));
-            prepared.checks.push(matched.check(holder, call.tenure));
+            let mut fresh = Values::new();
+            let KnownMatch { rule: id, values } = known.unwrap_or_else(|| KnownMatch {
+                rule: domain.find_id(descriptor.entries, &mut fresh),
+                values: &fresh,
+            });
+            verdict.matched.push(id);
+            let Some(rule) = id.and_then(|id| rules.rule(id)) else { continue };
+            if rule.is_exempt {
+                replace_by_exemption(rules, id, &mut replaced);
+            }
+            let limits = &*rule.limits;
+            if limits.is_empty() {
+                continue;
+            }
+            // The rule's fingerprint: a limit keeps its counters when the list of limits around it changes.
+            let fingerprint = fingerprint(fingerprinter, rule.identity, values);
+            for limit in limits {
+                let Some(role) = role(limit, values) else { continue };
+                if limit.replaces {
+                    replace_by_limit(rules, limit, &mut replaced);
+                }
+                let matched = MatchedLimit { limit, fingerprint, cost, role };
+                if descriptor.refund {
+                    prepared.push_refund(index, matched);
+                    continue;
+                }
+                // Pushed without a temporary: a check that is built elsewhere and copied stalls on store forwarding.
+                let holder = if limit.holds_slots { self.next_holder() } else { Holder::default() };
+                verdict.rulings.push(Ruling::begun(index, Some(limit.id), matched.cost(), role));
+                prepared.checks.push(matched.check(holder, call.tenure));
+            }
         }
-    }
-    if !replaced.is_empty() {
-        prepared.drop_replaced(verdict.rulings, rules.snapshot(), &replaced);
+        if !replaced.is_empty() {
+            prepared.drop_replaced(verdict.rulings, rules.snapshot(), &replaced);
+        }
     }
 }
 

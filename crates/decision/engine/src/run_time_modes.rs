@@ -28,14 +28,13 @@ impl LimiterKind {
 pub(crate) struct RunTimeModes {
     /// Of single limits, by identity.
     pub(crate) limits: HashMap<u64, Mode>,
-    /// The strongest mode of each kind of limit.
-    rate: Mode,
-    concurrency: Mode,
+    /// The strongest mode of each kind of limit, by [`LimiterKind`].
+    most: [Mode; 2],
 }
 
 impl Default for RunTimeModes {
     fn default() -> Self {
-        RunTimeModes { limits: HashMap::new(), rate: Mode::ENFORCE, concurrency: Mode::ENFORCE }
+        RunTimeModes { limits: HashMap::new(), most: [Mode::ENFORCE; 2] }
     }
 }
 
@@ -47,16 +46,10 @@ impl RunTimeModes {
     }
 
     pub(crate) const fn most(&self, kind: LimiterKind) -> Mode {
-        match kind {
-            LimiterKind::Rate => self.rate,
-            LimiterKind::Concurrency => self.concurrency,
-        }
+        self.most[kind as usize]
     }
 
-    pub(crate) const fn most_mut(&mut self, kind: LimiterKind) -> &mut Mode {
-        match kind {
-            LimiterKind::Rate => &mut self.rate,
-            LimiterKind::Concurrency => &mut self.concurrency,
-        }
+    pub(crate) const fn set_most(&mut self, kind: LimiterKind, mode: Mode) {
+        self.most[kind as usize] = mode;
     }
 }

@@ -80,91 +80,73 @@ impl Default for NearLimit {
 /// The counters of a limit, aligned to cache lines so that limits do not share one; decisions touch the first line only.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
-pub(crate) struct TallyCell {
-    within: AtomicU64,
-    near: AtomicU64,
-    soft: AtomicU64,
+pub struct TallyCell {
+    admitted: AdmittedHits,
     over: AtomicU64,
     shadow: AtomicU64,
     refunded: AtomicU64,
-    turned_away: TurnedAwayHits,
-    read: HighestRead,
+    /// Of the hits admitted, those of requests that were turned away.
+    turned_away: AdmittedHits,
+    /// The highest count of admitted hits that was read; without those turned away it could fall.
+    read: AdmittedHits,
 }
 
-/// Of the hits admitted, those of requests that were turned away.
+/// Counts of admitted hits, as in [`Tally`].
 #[derive(Debug, Default)]
-struct TurnedAwayHits {
+#[repr(C)]
+struct AdmittedHits {
     within: AtomicU64,
     near: AtomicU64,
     soft: AtomicU64,
 }
 
-/// The highest value that was read of each count that can fall.
-#[derive(Debug, Default)]
-struct HighestRead {
-    within: AtomicU64,
-    near: AtomicU64,
-    soft: AtomicU64,
+impl AdmittedHits {
+    /// Counts hits that a decision admitted.
+    #[inline]
+    fn add(&self, near: NearLimit, hits: u64, decision: &Decision) {
+        let used = decision.limit.saturating_sub(decision.remaining);
+        add(&self.within, hits);
+        add(&self.near, near.part(decision.limit, used, hits));
+        add(&self.soft, if decision.soft { hits } else { 0 });
+    }
 }
 
 impl TallyCell {
     /// Counts one decision.
     #[inline]
-    pub(crate) fn count(
-        &self,
-        verb: Verb,
-        near: NearLimit,
-        role: Role,
-        cost: u64,
-        decision: &Decision,
-    ) {
-        match verb {
-            Verb::Check | Verb::Charge => {}
-            Verb::Take => return self.count_taken(near, role, cost, decision),
+    pub fn count(&self, verb: Verb, near: NearLimit, role: Role, cost: u64, decision: &Decision) {
+        let admitted = match verb {
+            Verb::Check | Verb::Charge if decision.is_admitted() => cost,
+            Verb::Check | Verb::Charge => 0,
+            Verb::Take => decision.taken.min(cost),
             Verb::Refund => return add(&self.refunded, cost),
             Verb::Peek | Verb::Reset => return,
+        };
+        if admitted > 0 {
+            self.admitted.add(near, admitted, decision);
         }
-        if decision.is_admitted() {
-            let used = decision.limit.saturating_sub(decision.remaining);
-            add(&self.within, cost);
-            add(&self.near, near.part(decision.limit, used, cost));
-            add(&self.soft, if decision.soft { cost } else { 0 });
-        } else {
-            add(&self.over, cost);
-            add(&self.shadow, if role == Role::Observed { cost } else { 0 });
-        }
-    }
-
-    /// Counts the units taken as admitted, and the rest as refused.
-    fn count_taken(&self, near: NearLimit, role: Role, cost: u64, decision: &Decision) {
-        let taken = decision.taken.min(cost);
-        let used = decision.limit.saturating_sub(decision.remaining);
-        add(&self.within, taken);
-        add(&self.near, near.part(decision.limit, used, taken));
-        add(&self.soft, if decision.soft { taken } else { 0 });
-        add(&self.over, cost - taken);
-        add(&self.shadow, if role == Role::Observed { cost - taken } else { 0 });
+        let refused = cost - admitted;
+        add(&self.over, refused);
+        add(&self.shadow, if role == Role::Observed { refused } else { 0 });
     }
 
     /// Moves admitted hits to the refused: their request is turned away.
-    pub(crate) fn turn_away(&self, near: NearLimit, cost: u64, decision: &Decision) {
-        let used = decision.limit.saturating_sub(decision.remaining);
-        add(&self.turned_away.within, cost);
-        add(&self.turned_away.near, near.part(decision.limit, used, cost));
-        add(&self.turned_away.soft, if decision.soft { cost } else { 0 });
+    pub fn turn_away(&self, near: NearLimit, cost: u64, decision: &Decision) {
+        self.turned_away.add(near, cost, decision);
         add(&self.over, cost);
     }
 
-    pub(crate) fn read(&self) -> Tally {
+    /// The counts so far. None of them ever falls.
+    pub fn read(&self) -> Tally {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let left = |count: &AtomicU64, turned_away: &AtomicU64, highest: &AtomicU64| {
-            let left = read(count).saturating_sub(read(turned_away));
-            highest.fetch_max(left, Ordering::Relaxed).max(left)
+        let left = |of: fn(&AdmittedHits) -> &AtomicU64| {
+            let left = read(of(&self.admitted)).saturating_sub(read(of(&self.turned_away)));
+            of(&self.read).fetch_max(left, Ordering::Relaxed).max(left)
         };
         Tally {
-            within: left(&self.within, &self.turned_away.within, &self.read.within),
-            near: left(&self.near, &self.turned_away.near, &self.read.near),
-            soft: left(&self.soft, &self.turned_away.soft, &self.read.soft),
+            within: left(|hits| &hits.within),
+            near: left(|hits| &hits.near),
+            soft: left(|hits| &hits.soft),
             over: read(&self.over),
             shadow: read(&self.shadow),
             refunded: read(&self.refunded),

@@ -12,7 +12,7 @@ use tidegate_stores::Verb;
 
 use crate::request::Request;
 
-/// Counters by domain; empty when nobody counts.
+/// Counters by domain; empty unless limits are tallied.
 #[derive(Debug, Default)]
 pub(crate) struct UnmatchedCounts(BTreeMap<Box<str>, Arc<AtomicU64>>);
 

@@ -1,4 +1,4 @@
-//! What a request gets back that was charged and then not served.
+//! The refund of a request that was charged and then not served.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -57,7 +57,7 @@ async fn a_deposit_gives_back_what_rates_took_and_nothing_else() {
     assert!(verdict.delay() > Duration::ZERO.into() && !deposit.is_empty());
     assert_eq!(left(&engine), [0, 94, 44, 3, 1]);
     deposit.give_back().await;
-    // The place in the bucket stays taken, and the slot is the permit's.
+    // The turn in the leaky bucket stays taken, and the permit holds the slot.
     assert_eq!(left(&engine), [0, 97, 47, 3, 1]);
     drop(permit);
     assert_eq!(left(&engine), [0, 97, 47, 4, 1]);
@@ -101,7 +101,7 @@ async fn rules_that_did_not_charge_give_nothing_back() {
     assert!(request(|request| engine.deposit_in_full(request, rules)).is_empty());
 }
 
-/// Counts what it is told.
+/// Counts the verdicts that it observes.
 #[derive(Default)]
 struct CountingObserver {
     admitted: AtomicU64,
@@ -145,7 +145,7 @@ fn hits_of_a_request_that_is_turned_away_count_as_over_the_limit_that_delayed_it
         let name = snapshot.limit_name(rule, limit).into_owned();
         hits.push((name, tally.within, tally.over));
     });
-    // The others had let it through.
+    // The other limits admitted it.
     let expected = [("drip", 3, 3), ("daily", 6, 0), ("tokens", 6, 0), ("flight", 2, 0)];
     for (name, within, over) in expected {
         assert!(hits.contains(&(name.to_owned(), within, over)), "{name}: {hits:?}");

@@ -1,5 +1,5 @@
-//! What a decision service needs of the engine: limits that requests bring,
-//! refunds, tallies, and the charging of envoyproxy/ratelimit.
+//! The features that a decision service needs: limits that requests carry, refunds, tallies, and charging as in
+//! envoyproxy/ratelimit.
 
 use std::sync::Arc;
 
@@ -67,7 +67,7 @@ fn a_limit_that_the_request_brings_applies_instead_of_the_rules() {
     let refused = ask(&engine, own(&two));
     assert!(!refused.is_admitted());
     assert_eq!((refused.refusal(), refused.rulings()[0].limit), (None, None));
-    // The count goes on under another amount; the rule's own counter is untouched.
+    // Another amount continues the count; the rule's counter does not change.
     assert_eq!(ask(&engine, own(&seven)).rulings()[0].decision.remaining, 4);
     assert_eq!(ask(&engine, costing(5)).rulings()[0].decision.remaining, 0);
 }

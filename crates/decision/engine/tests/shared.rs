@@ -1,4 +1,4 @@
-//! What an engine does for a store that several processes share.
+//! The engine with a store that several processes share.
 
 use std::sync::{Arc, Mutex};
 
@@ -32,7 +32,7 @@ type RecordedCheck = (Fingerprint, u64, Option<String>);
 /// The holder and the lease of slots: when taken, when held, when given back.
 type Slots = [Vec<(u64, Option<Period>)>; 3];
 
-/// A store that notes what it is asked.
+/// A store that records its calls.
 #[derive(Clone, Default)]
 struct RecordingStore {
     asked: Arc<Mutex<Vec<RecordedCheck>>>,
@@ -142,7 +142,7 @@ async fn holders_of_different_engines_do_not_meet() {
     assert!(!holders.contains(&0));
 }
 
-/// What the store is told of one request for a slot.
+/// The calls that the store receives for one request for a slot.
 async fn told(ask: impl AsyncFn(Arc<TestEngine>, &Request<'_>)) -> Slots {
     let store = RecordingStore::default();
     let slot = [Entry { key: "slots", value: "a" }];

@@ -3,6 +3,7 @@
 //! Both formats require the samples of a family to follow each other, so a family is written in one piece. A sample
 //! gives label values in the order in which the table names the labels.
 
+use std::borrow::Cow;
 use std::fmt::{self, Display, Write};
 use std::time::Duration;
 
@@ -58,7 +59,7 @@ impl Exposition {
             (Format::Prometheus, Kind::Info) => Kind::Gauge,
             (_, kind) => kind,
         };
-        let _ = writeln!(self.text, "# HELP {name} {}", Escaped(metric.help));
+        let _ = writeln!(self.text, "# HELP {name} {}", escape(metric.help));
         let _ = writeln!(self.text, "# TYPE {name} {}", kind.as_str());
         Family { metric, text: &mut self.text }
     }
@@ -136,7 +137,7 @@ impl Family<'_> {
         self.text.push_str(suffix);
         let mut separator = '{';
         for (name, value) in self.metric.labels.iter().zip(labels) {
-            let _ = write!(self.text, "{separator}{name}=\"{}\"", Escaped(value));
+            let _ = write!(self.text, "{separator}{name}=\"{}\"", escape(value));
             separator = ',';
         }
         if let Some(bound) = bound {
@@ -166,24 +167,12 @@ impl Display for Seconds {
     }
 }
 
-/// Text with backslashes, quotes and line breaks escaped, for a label value or a help line.
-struct Escaped<'t>(&'t str);
-
-impl Display for Escaped<'_> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut rest = self.0;
-        while let Some(at) = rest.find(['\\', '"', '\n']) {
-            let (clean, special) = rest.split_at(at);
-            out.write_str(clean)?;
-            out.write_str(match special.as_bytes().first() {
-                Some(b'\\') => "\\\\",
-                Some(b'"') => "\\\"",
-                _ => "\\n",
-            })?;
-            rest = special.get(1..).unwrap_or_default();
-        }
-        out.write_str(rest)
+/// The text with backslashes, quotes and line breaks escaped, for a label value or a help line.
+fn escape(text: &str) -> Cow<'_, str> {
+    if !text.contains(['\\', '"', '\n']) {
+        return text.into();
     }
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n").into()
 }
 
 #[cfg(test)]

@@ -4,6 +4,30 @@
 //! admin port calls all collectors on each scrape and returns the [`Exposition`]. [`Meter`] counts the requests of a
 //! door.
 //!
+//! ```
+//! use tidegate_metrics::{Collector, Exposition, Format};
+//!
+//! tidegate_metrics::metrics! {
+//!     /// The metrics of the queue.
+//!     pub QUEUE_METRICS:
+//!     WAITING = Gauge "queue_waiting" []
+//!         "Jobs that wait.";
+//! }
+//!
+//! struct Queue(Vec<String>);
+//!
+//! impl Collector for Queue {
+//!     fn collect(&self, out: &mut Exposition) {
+//!         out.single(WAITING, self.0.len());
+//!     }
+//! }
+//!
+//! let mut page = Exposition::new(Format::Prometheus);
+//! Queue(vec!["job".to_owned()]).collect(&mut page);
+//! assert!(page.finish().ends_with("queue_waiting 1\n"));
+//! assert_eq!(QUEUE_METRICS.len(), 1);
+//! ```
+//!
 //! There is no registry and no client library: values are kept where they are counted and read on each scrape, and the
 //! usual library writes OpenMetrics only.
 

@@ -30,6 +30,8 @@ pub enum AnswerKind {
     Refused,
     /// Admitted or refused by the failure mode, because a store failed.
     Undecided,
+    /// Admitted, because limiter code panicked.
+    ErrorOpen,
     /// Rejected as malformed.
     Invalid,
     /// Not answered: the door failed or the deadline passed.
@@ -38,10 +40,11 @@ pub enum AnswerKind {
 
 impl AnswerKind {
     /// All kinds, in the order of [`MeterReading::answers`].
-    pub const ALL: [AnswerKind; 5] = [
+    pub const ALL: [AnswerKind; 6] = [
         AnswerKind::Admitted,
         AnswerKind::Refused,
         AnswerKind::Undecided,
+        AnswerKind::ErrorOpen,
         AnswerKind::Invalid,
         AnswerKind::Failed,
     ];
@@ -52,6 +55,7 @@ impl AnswerKind {
             AnswerKind::Admitted => "admitted",
             AnswerKind::Refused => "refused",
             AnswerKind::Undecided => "undecided",
+            AnswerKind::ErrorOpen => "error_open",
             AnswerKind::Invalid => "invalid",
             AnswerKind::Failed => "failed",
         }
@@ -146,7 +150,7 @@ mod tests {
         meter.count(AnswerKind::Refused, Duration::from_nanos(5_001));
         meter.count(AnswerKind::Failed, Duration::MAX);
         let reading = meter.read();
-        assert_eq!(reading.answers, [1, 1, 0, 0, 1]);
+        assert_eq!(reading.answers, [1, 1, 0, 0, 0, 1]);
         assert_eq!((reading.buckets[0], reading.buckets[1], reading.buckets[12]), (1, 1, 1));
     }
 }

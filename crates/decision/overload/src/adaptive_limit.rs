@@ -1,11 +1,10 @@
-//! A limit that finds itself. Off by default.
+//! A limit that adapts to the measured latency and throughput. Off by default.
 //!
-//! Latency alone cannot say whether a limit is too high: under a long overload every
-//! baseline learns the overload, and the limit climbs without end. So the
-//! baseline comes from calm windows only, and throughput has a veto: the limit falls only if
-//! more in flight did not bring more done, rises only if it did, and stays on a
-//! plateau. The rest is Vegas: the queue that the latency lets guess, small steps, and a
-//! large one when capacity was lost.
+//! Latency alone cannot show whether a limit is too high: in a long overload the baseline becomes
+//! the latency of the overload, and the limit climbs without end. So the baseline comes from calm
+//! windows only, and throughput has a veto: the limit falls only if more requests in flight did
+//! not increase throughput, rises only if they did, and otherwise stays. The rest is Vegas: a
+//! queue length estimated from latency, small steps, and a large one when capacity was lost.
 //!
 //! Pure: windows in, a limit out. The gate measures and applies.
 
@@ -15,40 +14,39 @@ use tidegate_algorithms::{Nanos, Timestamp};
 
 use crate::mix::whole;
 
-/// Windows over which throughput is compared with what was in flight.
+/// Windows whose throughput is compared with the requests in flight.
 const COMPARED: usize = 50;
-/// Fewer prove nothing.
+/// With fewer windows the limit stays.
 const COMPARED_MIN: usize = 10;
-/// A smaller covariance is rounding, and a plateau.
+/// A smaller covariance is a rounding error: throughput is on a plateau.
 const GAIN_MIN: f64 = 1e-6;
-/// Calm windows that are remembered.
+/// The most calm windows that are kept.
 const CALM_MAX: usize = 512;
 /// Below this utilization a window is calm.
 const CALM_BELOW: f64 = 0.5;
-/// How long a calm window says what latency should be.
+/// How long a calm window counts for the baseline.
 const CALM_FOR: Nanos = Nanos::from_secs(3600);
-/// Windows of which the most in flight bounds the limit.
+/// Windows whose peak of requests in flight bounds the limit.
 const PEAKS: usize = 30;
-/// How many times that the limit may be.
+/// The largest limit, as a multiple of that peak.
 const PEAK_TIMES: f64 = 5.0;
-/// Windows with far too long a wait that prove a loss of capacity.
+/// Capacity is lost after so many windows with a wait of [`LOST_TIMES`] the target.
 const LOST_AFTER: u32 = 3;
-/// What a wait has to be of its target for that.
 const LOST_TIMES: u64 = 5;
 const LOST_FACTOR: f64 = 0.8;
 
-/// How the limit is searched.
+/// The settings of an adaptive limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdaptiveSettings {
-    /// Never below; at least one.
+    /// The smallest limit; at least one.
     pub min: u64,
-    /// Never above.
+    /// The largest limit.
     pub max: u64,
-    /// How long a window is.
+    /// The length of a window.
     pub window: Nanos,
-    /// Windows with fewer successes say nothing.
+    /// Windows with fewer successes are ignored.
     pub successes_min: u64,
-    /// How much longer than at rest a request may take, or a tenth of that if it is more.
+    /// How much longer than the baseline a request may take; at least a tenth of the baseline.
     pub wait_target: Nanos,
 }
 
@@ -65,24 +63,24 @@ impl AdaptiveSettings {
     }
 }
 
-/// What was seen in one window.
+/// The measurements of one window.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct WindowSample {
-    /// What nine of ten successes took at most.
+    /// The 90th percentile of the successes' latency.
     pub p90: Nanos,
     /// Requests done in time.
     pub successes: u64,
-    /// How long the window was.
+    /// The length of the window.
     pub length: Nanos,
-    /// The mean in flight.
+    /// The mean number of requests in flight.
     pub in_flight: f64,
-    /// The most in flight.
+    /// The most requests in flight.
     pub in_flight_max: u64,
-    /// How long requests waited at the gate, in the mean.
+    /// The mean wait at the gate.
     pub queue_wait: Nanos,
 }
 
-/// The search.
+/// A limit that adapts to windows.
 #[derive(Debug)]
 pub struct AdaptiveLimit {
     settings: AdaptiveSettings,
@@ -108,7 +106,7 @@ impl AdaptiveLimit {
         search
     }
 
-    /// How it is searched.
+    /// The settings.
     pub const fn settings(&self) -> &AdaptiveSettings {
         &self.settings
     }
@@ -118,14 +116,14 @@ impl AdaptiveLimit {
         whole(self.limit)
     }
 
-    /// Takes a window in and says the limit.
+    /// Takes a window in and returns the limit.
     pub fn step(&mut self, now: Timestamp, seen: &WindowSample) -> u64 {
         push(&mut self.peaks, seen.in_flight_max, PEAKS);
         if seen.successes < self.settings.successes_min {
             return self.limit();
         }
         let throughput = seen.successes as f64 / seen.length.get().max(1) as f64;
-        // With room to spare more always brings more; that says nothing of the limit.
+        // In a calm window more requests always mean more throughput, whatever the limit.
         if seen.in_flight / self.limit < CALM_BELOW {
             push(&mut self.calm, (now, seen.p90), CALM_MAX);
         } else {
@@ -158,15 +156,15 @@ impl AdaptiveLimit {
         }
     }
 
-    /// What latency is when there is room: the lowest tenth of calm windows.
+    /// The latency without queueing: the lowest tenth of calm windows.
     fn baseline(&self) -> Option<Nanos> {
         let mut calm: Vec<Nanos> = self.calm.iter().map(|(_, p90)| *p90).collect();
         calm.sort_unstable();
         calm.get(calm.len() / 10).copied()
     }
 
-    /// Whether more in flight brought more done: their covariance, in parts of their means. None
-    /// while too little was seen.
+    /// Whether more requests in flight meant more throughput: their covariance over the product of
+    /// their means. None with too few windows.
     fn gain(&self) -> Option<f64> {
         if self.compared.len() < COMPARED_MIN {
             return None;
@@ -175,8 +173,8 @@ impl AdaptiveLimit {
         let (in_flight, done) =
             self.compared.iter().fold((0.0, 0.0), |sum, seen| (sum.0 + seen.0, sum.1 + seen.1));
         let (in_flight, done) = (in_flight / count, done / count);
-        let together = self.compared.iter().map(|seen| (seen.0 - in_flight) * (seen.1 - done));
-        let gain = together.sum::<f64>() / count / (in_flight * done);
+        let products = self.compared.iter().map(|seen| (seen.0 - in_flight) * (seen.1 - done));
+        let gain = products.sum::<f64>() / count / (in_flight * done);
         Some(if gain > GAIN_MIN { gain } else { 0.0 })
     }
 
@@ -186,7 +184,7 @@ impl AdaptiveLimit {
     }
 }
 
-/// Adds to the end, and drops from the front what is too many.
+/// Appends, and drops the first item of a list that is full.
 fn push<T>(list: &mut VecDeque<T>, item: T, most: usize) {
     if list.len() >= most {
         list.pop_front();

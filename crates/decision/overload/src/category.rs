@@ -1,11 +1,9 @@
-//! Who is shed first: four categories, and 128 cohorts of callers in each.
+//! The order of shedding: four categories, and 128 cohorts of callers in each.
 //!
 //! A [`Level`] is one number from 0 (shed first) to 511 (shed last). The cohort
-//! comes from a hash of the caller and the hour: within the hour the same
-//! callers are refused, so whole sessions work or fail, and the burden moves
-//! on with the next hour. The hash has no seed, so that all nodes agree.
-//!
-//! How a request gets its category is the door's matter.
+//! comes from a hash of the caller and the hour: within an hour the same callers are refused, so
+//! whole sessions work or fail, and other callers are refused in the next hour. The hash has no
+//! seed, so all nodes agree. The doors choose the category of a request.
 
 use tidegate_algorithms::{Nanos, Timestamp};
 use xxhash_rust::xxh3::xxh3_64;
@@ -20,32 +18,27 @@ pub const LEVELS: usize = 512;
 
 const HOUR: Nanos = Nanos::from_secs(3600);
 
-/// What kind of work a request is. Later ones are shed later.
+/// The importance of a request. Later categories are shed later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Category {
-    /// Traffic of test mode: shed first.
+    /// Test-mode traffic: shed first.
     Test,
     /// Reading.
     Get,
     /// Writing.
     Post,
-    /// What the business lives on: shed last, or never.
+    /// Requests that the business depends on: shed last, or never.
     Critical,
 }
 
 impl Category {
-    /// All of them, the first to be shed first.
+    /// All categories in the order of shedding.
     pub const ALL: [Category; 4] =
         [Category::Test, Category::Get, Category::Post, Category::Critical];
 
-    /// 0 for what is shed first, 3 for what is shed last.
+    /// The position in the order of shedding, from 0.
     pub const fn rank(self) -> usize {
-        match self {
-            Category::Test => 0,
-            Category::Get => 1,
-            Category::Post => 2,
-            Category::Critical => 3,
-        }
+        self as usize
     }
 
     /// The name in configuration, metrics and answers.
@@ -59,7 +52,7 @@ impl Category {
     }
 }
 
-/// Who asks, as a number that is the same on every node.
+/// The sender of a request, as a number that is the same on every node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Caller(u64);
 
@@ -69,7 +62,7 @@ impl Caller {
         Caller(xxh3_64(name.as_ref()))
     }
 
-    /// The caller with this number, for those who have hashed already.
+    /// The caller with this hash.
     pub const fn numbered(number: u64) -> Self {
         Caller(number)
     }
@@ -79,17 +72,17 @@ impl Caller {
         self.0
     }
 
-    /// Whether the caller is among the given percentage of all callers. Whoever
-    /// is in at one percentage stays in at every higher one.
+    /// Whether the caller is among the given percentage of all callers. A caller among them is
+    /// also among every higher percentage.
     pub const fn is_among(self, percent: u8) -> bool {
-        // A salt of its own: who is in has nothing to do with the cohort.
+        // A salt, so that the result does not depend on the cohort.
         mix(self.0 ^ 0x7065_7263_656e_7421) % 100 < percent as u64
     }
 
     /// The caller's cohort in the hour of `now`.
     pub const fn cohort(self, now: Timestamp) -> Cohort {
         let hour = now.as_nanos() / HOUR.get();
-        // Of the mixed bits the highest are the best.
+        // The highest bits are mixed best.
         Cohort((mix(self.0 ^ mix(hour)) >> 57) as u8)
     }
 }
@@ -120,13 +113,7 @@ impl Level {
 
     /// The level of a cohort in a category.
     pub const fn new(category: Category, cohort: Cohort) -> Self {
-        let first = match category {
-            Category::Test => 0,
-            Category::Get => COHORTS,
-            Category::Post => 2 * COHORTS,
-            Category::Critical => 3 * COHORTS,
-        };
-        Level(first + cohort.0 as u16)
+        Level(category as u16 * COHORTS + cohort.0 as u16)
     }
 
     /// The level of a caller's request in the hour of `now`.
@@ -139,19 +126,14 @@ impl Level {
         self.0
     }
 
-    /// The level as a place in an array of [`LEVELS`].
+    /// The index in an array of [`LEVELS`].
     pub(crate) const fn index(self) -> usize {
         self.0 as usize
     }
 
     /// The category.
     pub const fn category(self) -> Category {
-        match self.0 / COHORTS {
-            0 => Category::Test,
-            1 => Category::Get,
-            2 => Category::Post,
-            _ => Category::Critical,
-        }
+        Category::ALL[(self.0 / COHORTS) as usize]
     }
 
     /// The cohort.

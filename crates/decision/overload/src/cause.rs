@@ -1,23 +1,23 @@
-//! Why a request was refused here.
+//! Causes of refusals.
 
-/// Why a request was refused. All of them mean "we are short", never "you are over
-/// your limit": 503, or UNAVAILABLE in gRPC.
+/// Why a request was refused. Every cause is a lack of capacity and never the caller's own limit:
+/// 503, or UNAVAILABLE in gRPC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {
-    /// This process is overloaded, and others go first.
+    /// The process is overloaded and admits higher levels only.
     ShedWorker,
-    /// The fleet keeps what is left for critical requests.
+    /// The fleet reserves its remaining capacity for critical requests.
     ShedFleet,
-    /// The queue at the gate is full of those who go first.
+    /// The gate's queue is full of requests that go first.
     QueueFull,
-    /// It waited at the gate for too long.
+    /// The request waited too long in the gate's queue.
     QueueTimeout,
-    /// It could not be done in time any more.
+    /// The request could not be done before its deadline.
     Deadline,
 }
 
 impl Cause {
-    /// All of them.
+    /// All causes.
     pub const ALL: [Cause; 5] = [
         Cause::ShedWorker,
         Cause::ShedFleet,
@@ -26,7 +26,7 @@ impl Cause {
         Cause::Deadline,
     ];
 
-    /// The code that answers and metrics carry. It never changes.
+    /// The code in answers and metrics. It never changes.
     pub const fn code(self) -> &'static str {
         match self {
             Cause::ShedWorker => "shed_worker",

@@ -1,42 +1,46 @@
-//! The slow loop's law: state + utilization + time passed → next state.
+//! The law of the slow loop: state + utilization + time passed → next state.
 //!
-//! What is controlled is the admitted fraction of the offered traffic. The
-//! default law changes it by a *factor*: with `r` times too much traffic,
-//! utilization follows `r × fraction`, so a step by a factor moves it equally
-//! far at every `r`. A step by an amount, as Stripe's law has it, moves it `r`
-//! times as far, and swings when `r` is large. Between the two thresholds
-//! nothing moves, and each direction has to be asked for for a while. A
-//! restore that had to be taken back makes the next ones slower.
+//! The law controls the admitted fraction of the offered traffic. The default law changes it by a
+//! *factor*: with `r` times the traffic that fits, utilization follows `r × fraction`, so a step
+//! by a factor changes utilization equally at every `r`. A step by an amount, as in Stripe's law,
+//! changes it `r` times as much, and oscillates when `r` is large. Between the two thresholds
+//! nothing changes, and utilization has to stay beyond one of them for a while.
 //!
-//! Pure, and the only place here that calculates with fractions of more than
-//! one step: it replays bit for bit on the same machine. Which requests make up the
-//! fraction is [`Threshold`](crate::Threshold)'s matter.
+//! Utilization does not tell how much of the shed traffic would fit, so the law restores slowly,
+//! and even more slowly after a restore that caused overload. When the offered demand is known,
+//! [`ControlLaw::open`] admits at once what fits. If overload returns soon after that, demand
+//! changes faster than the loop can follow, and the law restores slowly until it was calm.
+//!
+//! Pure: it replays bit for bit on the same machine. [`Threshold`](crate::Threshold) chooses the
+//! requests that make up the fraction.
 
 use tidegate_algorithms::Nanos;
 
-/// After how long a restore no longer counts as the cause of new overload.
+/// Overload within this time after a restore counts as caused by it.
 const BLAMED_FOR: Nanos = Nanos::from_secs(30);
-/// How long there must be no overload for restoring to become faster again.
+/// After this time without overload restoring becomes faster again.
 const FORGIVEN_AFTER: Nanos = Nanos::from_secs(120);
 /// The slowest restore, as a multiple of the configured one.
 const RESTORE_SLOWER_MAX: f64 = 8.0;
-/// From this fraction on the rest is given at once after [`COMPLETE_AFTER`].
+/// From this fraction on everything is admitted after [`COMPLETE_AFTER`].
 const COMPLETE_FROM: f64 = 0.995;
 const COMPLETE_AFTER: Nanos = Nanos::from_secs(10);
-/// Smaller fractions cannot be told from it, and restoring from it takes minutes.
+/// The part of the known capacity that is filled at once when not everything fits.
+const FITS: f64 = 0.93;
+/// The smallest fraction. From a smaller one restoring by a factor would take too long.
 const FRACTION_MIN: f64 = 0.001;
 
-/// By how much a step changes the admitted fraction.
+/// How a step changes the admitted fraction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Change {
-    /// By a factor: `e` in each of these times, at full strength.
+    /// By a factor: `e` in each of these times at full strength.
     ByFactor {
         /// For shedding.
         shed: Nanos,
-        /// For restoring, when no restore had to be taken back.
+        /// For restoring, unless a restore has caused overload.
         restore: Nanos,
     },
-    /// By an amount: everything in this time, at full strength.
+    /// By an amount: all traffic in this time at full strength.
     ByAmount {
         /// For both directions.
         full: Nanos,
@@ -50,53 +54,57 @@ pub struct ControlLaw {
     pub shed_above: f64,
     /// Restores below this utilization. Between the two nothing moves.
     pub restore_below: f64,
-    /// How far above `shed_above` shedding is at full strength.
+    /// Sheds at full strength so far above `shed_above`.
     pub width: f64,
-    /// How long utilization has to be high before shedding starts.
+    /// Shedding starts after utilization was high for this time.
     pub hold_on: Nanos,
-    /// How long utilization has to be low before restoring starts.
+    /// Restoring starts after utilization was low for this time.
     pub hold_off: Nanos,
-    /// How fast it goes.
+    /// Admits everything at once when the offered demand is known to be below this. Zero means
+    /// never.
+    pub open_below: f64,
+    /// How fast the fraction changes.
     pub change: Change,
-    /// How often a step is made.
+    /// The time between two steps.
     pub period: Nanos,
     /// Time constant of the smoothing of the signal; none when zero.
     pub smoothing: Nanos,
-    /// The longest time that one step accounts for, however late it comes.
+    /// The longest time that a late step accounts for.
     pub step_max: Nanos,
 }
 
 impl ControlLaw {
-    /// Starts within seconds, sheds and restores by factors.
+    /// Starts within seconds; sheds and restores by factors.
     pub const DEFAULT: ControlLaw = ControlLaw {
         shed_above: 1.15,
         restore_below: 0.95,
         width: 0.25,
         hold_on: Nanos::from_secs(2),
         hold_off: Nanos::from_secs(5),
+        open_below: 0.97,
         change: Change::ByFactor { shed: Nanos::from_secs(15), restore: Nanos::from_secs(30) },
         period: Nanos::from_millis(250),
         smoothing: Nanos::from_secs(1),
         step_max: Nanos::from_secs(1),
     };
 
-    /// As Stripe published it: busy workers between 70 % and 80 %, half a minute of
-    /// trouble before anything is shed, two minutes from none to all.
+    /// Stripe's published law: 70 % to 80 % of the workers busy, half a minute of overload before
+    /// anything is shed, two minutes from nothing to everything.
     pub const STRIPE: ControlLaw = ControlLaw {
         shed_above: 0.80,
         restore_below: 0.70,
         width: 0.20,
         hold_on: Nanos::from_secs(28),
         hold_off: Nanos::ZERO,
+        open_below: 0.0,
         change: Change::ByAmount { full: Nanos::from_secs(120) },
         period: Nanos::from_secs(8),
         smoothing: Nanos::ZERO,
         step_max: Nanos::from_secs(28),
     };
 
-    /// The state after `passed`, at this utilization. `floor` is the fraction below
-    /// which nothing is shed: the share of critical traffic. It only stops the
-    /// way down; a fraction below it is restored as slowly as any other.
+    /// The state after `passed` at this utilization. Shedding stops at the fraction `floor`, the
+    /// share of critical traffic. A fraction that is below it already is not raised to it.
     #[must_use]
     pub fn step(&self, state: LawState, utilization: f64, floor: f64, passed: Nanos) -> LawState {
         let passed = passed.min(self.step_max);
@@ -112,8 +120,23 @@ impl ControlLaw {
         if next.quiet_for >= FORGIVEN_AFTER {
             next.quiet_for = Nanos::ZERO;
             next.restore_slower = (next.restore_slower / 2.0).max(1.0);
+            next.mistrusts_demand = false;
         }
         next
+    }
+
+    /// The state when the offered demand is known, as a part of the capacity. Raises the admitted
+    /// fraction at once to what fits, if utilization is low. Does nothing after an earlier opening
+    /// was followed by overload, until it was calm.
+    #[must_use]
+    pub fn open(&self, state: LawState, utilization: f64, demand: f64) -> LawState {
+        let fits = if demand < self.open_below { 1.0 } else { self.open_below * FITS / demand };
+        let low = utilization < self.restore_below;
+        if !low || state.mistrusts_demand || fits.is_nan() || fits <= state.admitted {
+            return state;
+        }
+        let now = Some(Nanos::ZERO);
+        LawState { admitted: fits, since_restore: now, since_open: now, ..state }
     }
 
     fn press(&self, state: &mut LawState, utilization: f64, floor: f64, passed: Nanos) {
@@ -123,9 +146,12 @@ impl ControlLaw {
         if state.over_for < self.hold_on {
             return;
         }
-        // Taken, so that one restore is blamed once.
+        // Taken, so that a restore counts once.
         if state.since_restore.take().is_some_and(|since| since <= BLAMED_FOR) {
             state.restore_slower = (state.restore_slower * 2.0).min(RESTORE_SLOWER_MAX);
+        }
+        if state.since_open.take().is_some_and(|since| since <= BLAMED_FOR) {
+            state.mistrusts_demand = true;
         }
         let strength = ((utilization - self.shed_above) / self.width).clamp(0.0, 1.0);
         let wanted = match self.change {
@@ -173,7 +199,7 @@ impl Default for ControlLaw {
     }
 }
 
-/// Where the law stands.
+/// The state of the law.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LawState {
     admitted: f64,
@@ -181,11 +207,15 @@ pub struct LawState {
     under_for: Nanos,
     quiet_for: Nanos,
     since_restore: Option<Nanos>,
+    /// Since known demand was admitted at once.
+    since_open: Option<Nanos>,
     restore_slower: f64,
+    /// Whether overload followed soon after that.
+    mistrusts_demand: bool,
 }
 
 impl LawState {
-    /// Everything is admitted, and overload has to last before that changes.
+    /// Everything is admitted.
     pub const fn new() -> Self {
         LawState {
             admitted: 1.0,
@@ -193,7 +223,9 @@ impl LawState {
             under_for: Nanos::ZERO,
             quiet_for: Nanos::ZERO,
             since_restore: None,
+            since_open: None,
             restore_slower: 1.0,
+            mistrusts_demand: false,
         }
     }
 
@@ -202,7 +234,7 @@ impl LawState {
         self.admitted
     }
 
-    /// How many times slower than configured restoring is at present: 1 to 8.
+    /// How many times slower than configured the law restores at present: 1 to 8.
     pub const fn restore_slower(&self) -> f64 {
         self.restore_slower
     }
@@ -210,6 +242,7 @@ impl LawState {
     fn aged(mut self, passed: Nanos) -> Self {
         self.quiet_for = later(self.quiet_for, passed);
         self.since_restore = self.since_restore.map(|since| later(since, passed));
+        self.since_open = self.since_open.map(|since| later(since, passed));
         self
     }
 }
@@ -224,7 +257,7 @@ const fn later(span: Nanos, passed: Nanos) -> Nanos {
     Nanos::new(span.get().saturating_add(passed.get()))
 }
 
-/// `part` of `whole`; a whole of nothing is taken for a nanosecond.
+/// `part` over `whole`, which counts as at least a nanosecond.
 fn ratio(part: Nanos, whole: Nanos) -> f64 {
     part.get() as f64 / whole.get().max(1) as f64
 }

@@ -1,7 +1,7 @@
-//! How often each limiter said what, and how fast the work was.
+//! Counters of the limiters' answers, and latencies.
 //!
-//! Counted in copies, one for each thread, and added up for whoever reads. The labels are
-//! closed sets: nothing that callers send makes the list longer.
+//! Each thread counts in its own copy, and a reader adds the copies up. The labels are closed
+//! sets: no request can add one.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -14,21 +14,21 @@ use crate::shards::{SHARDS, Shard};
 
 const COUNTS: usize = 3 * 2 * 4 * 4;
 
-/// What a limiter answered.
+/// The answer of a limiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Answer {
-    /// Let through.
+    /// Admitted.
     Allow,
     /// Refused.
     Reject,
-    /// Let through, and would have been refused.
+    /// Admitted, but an enforcing limiter would have refused.
     WouldReject,
-    /// Let through because the limiter failed.
+    /// Admitted because the limiter failed.
     ErrorOpen,
 }
 
 impl Answer {
-    /// All of them.
+    /// All answers.
     pub const ALL: [Answer; 4] =
         [Answer::Allow, Answer::Reject, Answer::WouldReject, Answer::ErrorOpen];
 
@@ -41,29 +41,20 @@ impl Answer {
             Answer::ErrorOpen => "error_open",
         }
     }
-
-    const fn index(self) -> usize {
-        match self {
-            Answer::Allow => 0,
-            Answer::Reject => 1,
-            Answer::WouldReject => 2,
-            Answer::ErrorOpen => 3,
-        }
-    }
 }
 
 /// How often a limiter gave an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecisionCount {
-    /// Who decided.
+    /// The limiter.
     pub limiter: Limiter,
-    /// Whether it meant it.
+    /// Whether it enforced or only watched.
     pub acting: CallerMode,
-    /// About what.
+    /// The category of the requests.
     pub category: Category,
-    /// What it said.
+    /// The answer.
     pub answer: Answer,
-    /// How often.
+    /// The number of requests.
     pub count: u64,
 }
 
@@ -95,7 +86,7 @@ impl Decisions {
         shard.add(&shard.of(&self.copies).0[index(limiter, acting, category, answer)], 1);
     }
 
-    /// All that were ever made.
+    /// All counts since the start.
     pub(crate) fn read(&self) -> Vec<DecisionCount> {
         let mut found = Vec::with_capacity(COUNTS);
         for limiter in Limiter::ALL {
@@ -111,7 +102,7 @@ impl Decisions {
         found
     }
 
-    /// How many were refused.
+    /// The number of refused requests.
     pub(crate) fn rejected(&self) -> u64 {
         let rejects = self.read().into_iter().filter(|count| count.answer == Answer::Reject);
         rejects.map(|count| count.count).sum()
@@ -128,10 +119,10 @@ const fn index(limiter: Limiter, acting: CallerMode, category: Category, answer:
         CallerMode::Enforce => 0,
         CallerMode::Shadow => 1,
     };
-    ((limiter.index() * 2 + acting) * 4 + category.rank()) * 4 + answer.index()
+    ((limiter.index() * 2 + acting) * 4 + category.rank()) * 4 + answer as usize
 }
 
-/// Upper ends of the buckets of latencies, the last without end.
+/// Upper bounds of the latency buckets; the last has none.
 pub const LATENCY_BUCKETS: [Nanos; 12] = [
     Nanos::from_millis(1),
     Nanos::from_millis(2),
@@ -147,11 +138,11 @@ pub const LATENCY_BUCKETS: [Nanos; 12] = [
     Nanos::MAX,
 ];
 
-/// How long requests of one category took that were done in time, by [`LATENCY_BUCKETS`].
-/// Refusals are not in it: they are quick, and would make the others look good.
+/// Latencies of the requests of one category that were done in time, by [`LATENCY_BUCKETS`].
+/// Without refusals: they are quick and would lower the quantiles.
 pub type Latency = Histogram<12>;
 
-/// DecisionCounts latencies of one category.
+/// The latencies of one category, in a copy for each thread.
 pub(crate) type LatencyCopies = HistogramCopies<12>;
 
 #[cfg(test)]

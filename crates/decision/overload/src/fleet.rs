@@ -1,16 +1,15 @@
-//! The fleet usage shedder: of the whole fleet's capacity a part stays reserved for
-//! critical requests.
+//! The fleet usage shedder: a part of the fleet's capacity is reserved for critical requests.
 //!
-//! Counting every request in one place would make that place the bottleneck. So
-//! nodes hold *grants* under a short lease, and renew them on a fixed beat: the same
-//! work whatever the load. A [`Board`] divides the pool; it is pure, and a shared
-//! store can run its twin. [`FleetShedder`] is the node's side and decides
-//! without asking anybody. [`FleetBoard`] is what lies between them.
+//! One counter for all requests of the fleet would be a bottleneck. So nodes hold *grants* under a
+//! short lease and renew them on a fixed beat, whatever the load. A [`Board`] divides the pool; it
+//! is pure, and a script in a shared store does the same. [`FleetShedder`] is the node's side and
+//! decides without a call to the board. [`FleetBoard`] connects the two.
 //!
-//! Losing the board means going on with the last grant, then with the share that is
-//! safe whatever the others do: never without a limit, never with none.
+//! When the board does not answer, the node keeps its last grant until the lease ends, and then
+//! uses a share that is safe whatever the other nodes do.
 //!
-//! Not here: the board on Redis, and who sends the beats.
+//! The board on Redis is in `tidegate-redis-board`; [`run_beats`](crate::run_beats) sends the
+//! beats.
 
 mod board;
 mod fair_share;
@@ -25,18 +24,18 @@ pub use board::{Board, NODES_MAX};
 pub use fair_share::fair_shares;
 pub use node::{Credit, FleetShedder, FleetView};
 
-/// How the fleet is shared. All nodes have to agree on it.
+/// How the fleet is shared; the same on all nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FleetSettings {
-    /// The part of the capacity that only critical requests use, in percent.
+    /// The part of the capacity that only critical requests may use, in percent.
     pub reserved_percent: u64,
-    /// How long a grant holds without being renewed.
+    /// How long a grant is valid without renewal.
     pub lease: Nanos,
     /// How often a node renews.
     pub beat: Nanos,
-    /// What a node is thought to want above what it reports, in percent.
+    /// What a node may want above the demand that it reports, in percent.
     pub headroom_percent: u64,
-    /// How much of its share a grant grows by in a second at most, in percent.
+    /// The largest growth of a grant in a second, in percent of the node's share.
     pub growth_percent: u64,
 }
 
@@ -53,49 +52,47 @@ impl Default for FleetSettings {
 }
 
 impl FleetSettings {
-    /// What of a capacity is for requests that are not critical.
+    /// The part of a capacity for requests that are not critical.
     pub fn pool(&self, capacity: u64) -> u64 {
-        let kept = 100u64.saturating_sub(self.reserved_percent);
-        portion(capacity, kept, 100)
+        portion(capacity, 100u64.saturating_sub(self.reserved_percent), 100)
     }
 }
 
-/// What a node tells the board. Plain numbers, for any wire.
+/// A node's report to the board.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Who reports. A restarted node is another one.
+    /// The node. A restarted node has another number.
     pub node: u64,
-    /// How many requests it can work on at once.
+    /// Its limit on requests in flight.
     pub capacity: u64,
-    /// Requests that are not critical and are being worked on.
+    /// Its requests in flight, without critical ones.
     pub in_flight: u64,
-    /// What it could have used since the last beat: the most at once and what was
-    /// refused.
+    /// What it could have used since the last beat: the most requests in flight, and the refused.
     pub demand: u64,
-    /// By what it decides at present: below how many in flight it admits.
+    /// Below how many in flight it admits at present.
     pub held: u64,
 }
 
-/// What the board answers.
+/// The board's answer to a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Grant {
-    /// What is set aside for the node.
+    /// The part of the pool that is set aside for the node.
     pub grant: u64,
-    /// Below how many in flight the node may admit. Less than the grant while requests
-    /// beyond the node's part are still running.
+    /// Below how many in flight the node may admit. Less than the grant while more requests than
+    /// its part are still in flight.
     pub admit_below: u64,
     /// The pool that the fleet shares.
     pub pool: u64,
     /// The capacity of all live nodes.
     pub fleet_capacity: u64,
-    /// What the live nodes use of the pool, as they last said.
+    /// What the live nodes use of the pool, by their last reports.
     pub fleet_used: u64,
 }
 
-/// Why there was no grant. The node goes on with what it has.
+/// Why there is no grant. The node keeps what it has.
 #[derive(Debug, thiserror::Error)]
 pub enum BoardError {
-    /// There are more nodes than a board divides for.
+    /// There are [`NODES_MAX`] other nodes.
     #[error("the board holds {NODES_MAX} nodes already")]
     Full,
     /// The board did not answer.
@@ -103,9 +100,9 @@ pub enum BoardError {
     Unreachable(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// Where nodes report to and get their grants from.
+/// A board that nodes report to.
 pub trait FleetBoard {
-    /// Reports, and renews the grant.
+    /// Reports and renews the grant.
     fn beat(&self, report: Report) -> impl Future<Output = Result<Grant, BoardError>> + Send;
 }
 
@@ -115,8 +112,7 @@ impl<B: FleetBoard + Send + Sync> FleetBoard for std::sync::Arc<B> {
     }
 }
 
-/// A board for nodes that live in one process: tests, and services with several
-/// gates.
+/// A board for nodes in one process: tests, and services with several gates.
 #[derive(Debug)]
 pub struct SharedBoard<C> {
     board: Mutex<Board>,
@@ -136,7 +132,7 @@ impl<C: Clock> FleetBoard for SharedBoard<C> {
     }
 }
 
-/// `number × part ÷ whole`, rounded down, without overflow. A whole of nothing gives nothing.
+/// `number × part ÷ whole`, rounded down, without overflow; zero when the whole is zero.
 pub(crate) fn portion(number: u64, part: u64, whole: u64) -> u64 {
     let product = u128::from(number) * u128::from(part);
     product.checked_div(u128::from(whole)).map_or(0, |part| u64::try_from(part).unwrap_or(u64::MAX))

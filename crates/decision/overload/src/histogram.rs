@@ -1,9 +1,8 @@
-//! How times are spread: counts in buckets, and their sum.
+//! Histograms of times: counts in buckets, and their sum.
 //!
-//! One shape for everything that is measured in time. What the ends of the buckets are is said
-//! beside what is measured; the last has none. Under a lock a plain one will do, elsewhere
-//! [`HistogramCopies`] take times in, each thread in its own, and give a plain one to whoever
-//! reads.
+//! The user of a histogram defines the upper bounds of its buckets; the last has none. A plain
+//! [`Histogram`] is used under a lock. In [`HistogramCopies`] each thread records in its own copy,
+//! and a reader adds them up.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -11,17 +10,17 @@ use tidegate_algorithms::Nanos;
 
 use crate::shards::{SHARDS, Shard};
 
-/// How many times fell into each bucket.
+/// The number of times in each bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Histogram<const BUCKETS: usize> {
-    /// How many fell into each; not summed up.
+    /// The count of each bucket, not cumulative.
     pub counts: [u64; BUCKETS],
-    /// All times together.
+    /// The sum of all times.
     pub sum: Nanos,
 }
 
 impl<const BUCKETS: usize> Histogram<BUCKETS> {
-    /// How many there are in all buckets.
+    /// The count of all buckets.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
@@ -40,13 +39,13 @@ impl<const BUCKETS: usize> Default for Histogram<BUCKETS> {
     }
 }
 
-/// A histogram that many threads write.
+/// A histogram with a copy for each thread.
 #[derive(Debug)]
-pub(crate) struct HistogramCopies<const BUCKETS: usize>(Box<[Copy<BUCKETS>; SHARDS]>);
+pub(crate) struct HistogramCopies<const BUCKETS: usize>(Box<[HistogramCopy<BUCKETS>; SHARDS]>);
 
 #[derive(Debug)]
 #[repr(align(64))]
-struct Copy<const BUCKETS: usize> {
+struct HistogramCopy<const BUCKETS: usize> {
     counts: [AtomicU64; BUCKETS],
     sum: AtomicU64,
 }
@@ -76,18 +75,18 @@ impl<const BUCKETS: usize> HistogramCopies<BUCKETS> {
 
 impl<const BUCKETS: usize> Default for HistogramCopies<BUCKETS> {
     fn default() -> Self {
-        let none = || AtomicU64::new(0);
-        HistogramCopies(Box::new(std::array::from_fn(|_| Copy {
-            counts: std::array::from_fn(|_| none()),
-            sum: none(),
-        })))
+        let copy = |_| HistogramCopy {
+            counts: std::array::from_fn(|_| AtomicU64::new(0)),
+            sum: AtomicU64::new(0),
+        };
+        HistogramCopies(Box::new(std::array::from_fn(copy)))
     }
 }
 
 /// The first bucket that ends at this time or later.
 #[inline]
 fn bucket<const BUCKETS: usize>(ends: &[Nanos; BUCKETS], time: Nanos) -> usize {
-    // Where most are.
+    // Most times fall into the first.
     if ends.first().is_some_and(|end| time <= *end) {
         return 0;
     }

@@ -11,6 +11,7 @@
 //! | `category` | the order of shedding: [`Category`], [`Cohort`], [`Level`] |
 //! | `cause` | why a request was refused: [`Cause`] |
 //! | `control_law` | utilization → admitted fraction: [`ControlLaw`] |
+//! | `demand` | offered requests → how busy the node would be if it admitted them all |
 //! | `offered`, `threshold` | admitted fraction → levels: [`OfferedLoad`], [`Threshold`] |
 //! | `utilization`, `probe` | the measurements: [`Signals`], [`SchedulerProbe`] |
 //! | `worker_shedder` | the slow loop: [`WorkerShedder`] |
@@ -63,6 +64,7 @@ mod category;
 mod cause;
 
 mod control_law;
+mod demand;
 mod offered;
 mod probe;
 mod threshold;
@@ -98,7 +100,7 @@ pub use gate::{
 };
 pub use histogram::Histogram;
 pub use mode::Limiter;
-pub use offered::{Memory, OfferedLoad};
+pub use offered::{OfferedLevels, OfferedLoad};
 pub use probe::SchedulerProbe;
 pub use protection::{
     Arrival, Entry, Gauges, OVERLOAD_METRICS, Pass, Protection, ProtectionSettings, QueuedRequest,

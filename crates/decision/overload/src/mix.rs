@@ -1,5 +1,4 @@
-//! Numbers that look random and follow from a seed; and numbers with a fraction
-//! made whole.
+//! A hash of numbers, and conversion to whole numbers.
 
 /// Spreads a number over all 64 bits: the finalizer of splitmix64. Every bit of
 /// the input changes about half of the output.
@@ -11,7 +10,7 @@ pub(crate) const fn mix(number: u64) -> u64 {
     number ^ (number >> 31)
 }
 
-/// The whole part, from zero to the largest number there is. Not a number is zero.
+/// The whole part, clamped to the range of `u64`; zero for NaN.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "casts of this kind saturate")]
 pub(crate) const fn whole(number: f64) -> u64 {

@@ -1,26 +1,25 @@
-//! Modes and kill switches: what each limiter may do, changed while it runs.
+//! The limiters of a node, and kill switches that stop them from refusing.
 //!
-//! A mode is one word and a kill switch another; the hot path reads them and nothing else, so
-//! they work with everything else down. Killing stops new refusals. Whatever is
-//! held is given back as before.
+//! A kill switch is one atomic word, so it works when everything else is down. Slots that are
+//! held are freed as usual.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use tidegate_algorithms::Timestamp;
 
-/// Who decides.
+/// A limiter of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Limiter {
     /// The worker utilization shedder.
     Worker,
     /// The fleet usage shedder.
     Fleet,
-    /// The inner gate, and deadlines that it cannot meet.
+    /// The gate, and deadlines that cannot be met.
     Gate,
 }
 
 impl Limiter {
-    /// All of them, in the order in which they are asked.
+    /// All limiters, in the order in which they decide.
     pub const ALL: [Limiter; 3] = [Limiter::Worker, Limiter::Fleet, Limiter::Gate];
 
     /// The name in configuration and metrics.
@@ -33,18 +32,14 @@ impl Limiter {
     }
 
     pub(crate) const fn index(self) -> usize {
-        match self {
-            Limiter::Worker => 0,
-            Limiter::Fleet => 1,
-            Limiter::Gate => 2,
-        }
+        self as usize
     }
 }
 
-/// Switches something off until it is switched on again, or until a moment.
+/// Stops a limiter, for good or until a moment.
 #[derive(Debug, Default)]
 pub(crate) struct KillSwitch {
-    /// Zero when not killed, the end of time when killed for good.
+    /// Zero when not killed, the maximum when killed for good.
     until: AtomicU64,
 }
 

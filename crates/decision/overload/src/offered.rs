@@ -1,21 +1,18 @@
-//! How much traffic is offered at each level: everything that comes, also what is
-//! refused.
+//! Offered requests at each level, admitted or not.
 //!
-//! Counting only what is admitted would hide the levels that are shed; they would
-//! all be let in again as soon as the load falls. Counts are kept in copies, one
-//! for each thread, and folded at every tick into a memory that fades: about a second with
-//! ticks of 250 ms.
+//! Counts of admitted requests only would hide the levels that are shed, and all of them would be
+//! admitted as soon as the load falls. Each thread counts in its own copy. Every tick folds the
+//! copies into [`OfferedLevels`], which fade: they cover about a second with ticks of 250 ms.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::category::{Category, LEVELS, Level};
 use crate::shards::{SHARDS, Shard};
 
-/// What is left of the memory after one tick.
+/// The weight that is left of a request after one tick.
 const DECAY: f64 = 0.8;
 
-/// Below this a level is forgotten, so that old traffic does not become ever
-/// smaller numbers.
+/// A smaller weight becomes zero, so that it does not become a denormal number.
 const FORGOTTEN: f64 = 1e-6;
 
 /// Counts of offered requests, one for each level.
@@ -28,36 +25,36 @@ pub struct OfferedLoad {
 #[repr(align(64))]
 struct LevelCounts([Count; LEVELS]);
 
-/// Two words, because a thread that counts must be the only one that writes to its own.
+/// Two words, so that the counting thread is the only writer of the first.
 #[derive(Debug)]
 struct Count {
-    /// How many ever came.
+    /// Requests since the start.
     came: AtomicU32,
-    /// How many of them were folded.
+    /// Requests up to the last fold.
     folded: AtomicU32,
 }
 
 impl OfferedLoad {
-    /// Nothing has come yet.
+    /// No requests yet.
     pub fn new() -> Self {
         let none = |_| Count { came: AtomicU32::new(0), folded: AtomicU32::new(0) };
         let counts = |_| LevelCounts(std::array::from_fn(none));
         OfferedLoad { copies: Box::new(std::array::from_fn(counts)) }
     }
 
-    /// Counts a request. The number tells it apart from the others of its level since they were
-    /// last folded.
+    /// Counts a request. Returns a number that is unique among the requests of its level since the
+    /// last fold.
     #[inline]
     pub fn count(&self, level: Level) -> u64 {
         let shard = Shard::of_thread();
         let Count { came, folded } = &shard.of(&self.copies).0[level.index()];
         let before = shard.add_one(came).wrapping_sub(folded.load(Ordering::Relaxed));
-        // Which copy it was is left out: a replay may run on another thread.
+        // Without the copy: a replay may run on another thread.
         u64::from(before) << 16 | u64::from(level.number())
     }
 
-    /// Takes what has come since the last time, and says how much it was.
-    pub fn fold(&self, memory: &mut Memory) -> u64 {
+    /// Folds the requests since the last call into `memory`, and returns their number.
+    pub fn fold(&self, memory: &mut OfferedLevels) -> u64 {
         let mut arrivals = 0u64;
         for (level, weight) in memory.0.iter_mut().enumerate() {
             let here: u64 = self.copies.iter().map(|counts| counts.0[level].fold()).sum();
@@ -76,51 +73,51 @@ impl Default for OfferedLoad {
 }
 
 impl Count {
-    /// How many came since the last time.
+    /// Requests since the last fold.
     fn fold(&self) -> u64 {
         let (came, folded) =
             (self.came.load(Ordering::Relaxed), self.folded.load(Ordering::Relaxed));
-        // Where nothing has come nothing is written, so the line stays shared.
+        // Without new requests nothing is written, so the cache line stays shared.
         if came == folded {
             return 0;
         }
-        // Whoever folds at the same time has these.
+        // A concurrent fold that wins has counted them.
         let mine = self.folded.compare_exchange(folded, came, Ordering::Relaxed, Ordering::Relaxed);
         mine.map_or(0, |_| u64::from(came.wrapping_sub(folded)))
     }
 }
 
-/// What was offered lately, at each level.
+/// Requests that were offered recently, at each level.
 #[derive(Clone, Debug)]
-pub struct Memory([f64; LEVELS]);
+pub struct OfferedLevels([f64; LEVELS]);
 
-impl Memory {
-    /// Remembers nothing.
+impl OfferedLevels {
+    /// No requests.
     pub const fn new() -> Self {
-        Memory([0.0; LEVELS])
+        OfferedLevels([0.0; LEVELS])
     }
 
-    /// How much came at each level; recent requests count more.
+    /// The weight of each level; recent requests weigh more.
     pub const fn levels(&self) -> &[f64; LEVELS] {
         &self.0
     }
 
-    /// The share of critical requests; none when nothing came.
+    /// The share of critical requests; zero without requests.
     pub fn critical_share(&self) -> f64 {
         let total: f64 = self.0.iter().sum();
         let critical: f64 = self.0.iter().skip(Level::CRITICAL.index()).sum();
         if total > 0.0 { critical / total } else { 0.0 }
     }
 
-    /// How much came in a category.
+    /// The weight of a category.
     pub fn category(&self, category: Category) -> f64 {
         self.0.iter().skip(category.rank() * LEVELS / 4).take(LEVELS / 4).sum()
     }
 }
 
-impl Default for Memory {
+impl Default for OfferedLevels {
     fn default() -> Self {
-        Memory::new()
+        OfferedLevels::new()
     }
 }
 
@@ -136,7 +133,7 @@ mod tests {
 
     #[test]
     fn what_came_is_counted_once_and_fades() {
-        let (offered, mut memory) = (OfferedLoad::new(), Memory::new());
+        let (offered, mut memory) = (OfferedLoad::new(), OfferedLevels::new());
         (0..100).for_each(|_| _ = offered.count(LOW));
         assert_eq!(offered.fold(&mut memory), 100);
         assert_eq!(memory.levels()[LOW.index()], 100.0);
@@ -148,7 +145,7 @@ mod tests {
 
     #[test]
     fn no_count_of_any_thread_is_lost() {
-        let (offered, mut memory) = (OfferedLoad::new(), Memory::new());
+        let (offered, mut memory) = (OfferedLoad::new(), OfferedLevels::new());
         std::thread::scope(|scope| {
             for _ in 0..20 {
                 scope.spawn(|| (0..1000).for_each(|_| _ = offered.count(HIGH)));
@@ -159,7 +156,7 @@ mod tests {
 
     #[test]
     fn the_critical_share_is_that_of_what_was_offered() {
-        let (offered, mut memory) = (OfferedLoad::new(), Memory::new());
+        let (offered, mut memory) = (OfferedLoad::new(), OfferedLevels::new());
         assert_eq!(memory.critical_share(), 0.0);
         (0..30).for_each(|_| _ = offered.count(LOW));
         (0..10).for_each(|_| _ = offered.count(HIGH));

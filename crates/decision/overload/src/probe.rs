@@ -1,17 +1,17 @@
-//! How late the runtime wakes its tasks.
+//! The scheduling delay of the runtime: how late it wakes its tasks.
 //!
-//! A task that asked to be woken says how much too late it was. The median of the
-//! last second is what the worker shedder wants to know: one late wake is
-//! nothing, most of them late is a runtime that is blocked or starved.
+//! A task sleeps for a fixed time and records how late it woke. The worker shedder reads the
+//! median of the last second: one late wake means nothing, but when most are late the runtime is
+//! blocked or starved.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use tidegate_algorithms::Nanos;
 
-/// Readings that the median is of: a second of one each 50 ms.
+/// Readings of the last second.
 const READINGS: usize = 20;
 
-/// What a timer is late by itself: tokio's has a step of one millisecond.
+/// The resolution of tokio's timer: a delay of less is none.
 const SLACK: Nanos = Nanos::from_millis(1);
 
 /// The delays of the last wakes.
@@ -22,7 +22,7 @@ pub struct SchedulerProbe {
 }
 
 impl SchedulerProbe {
-    /// How often to take a reading.
+    /// The time between two readings.
     pub const EVERY: Nanos = Nanos::from_millis(50);
 
     /// A probe that has seen no delay.
@@ -30,7 +30,7 @@ impl SchedulerProbe {
         SchedulerProbe::default()
     }
 
-    /// A task was woken so much later than it had asked for.
+    /// Records how late a task woke.
     pub fn record(&self, late: Nanos) {
         let late = late.get().saturating_sub(SLACK.get());
         let index = self.next.fetch_add(1, Ordering::Relaxed) % READINGS;

@@ -186,14 +186,7 @@ impl<C: Clock> Protection<C> {
             let now = self.clock.now();
             let window = self.node.gate.tick(now);
             let gate = self.node.gate.view();
-            let signals = Signals {
-                in_flight: window.in_flight,
-                queued: window.queued,
-                limit: gate.limit,
-                queue_wait: window.queue_wait,
-                service_time: window.service_time,
-                scheduler_delay: self.probe.median(),
-            };
+            let signals = Signals::of_gate(&window, gate.limit, self.probe.median());
             let acting = if self.watched() { CallerMode::Shadow } else { CallerMode::Enforce };
             self.node.worker.tick(now, &signals, acting);
             if !self.is_active(Limiter::Worker, now) {

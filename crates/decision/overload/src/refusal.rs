@@ -1,4 +1,4 @@
-//! What a refused request is told.
+//! Refusals: the cause, and when to retry.
 
 use tidegate_algorithms::Nanos;
 
@@ -6,28 +6,27 @@ use crate::category::Category;
 use crate::cause::Cause;
 use crate::mix::mix;
 
-/// Below this admitted fraction clients are asked to stay away twice as long.
+/// Below this admitted fraction clients are asked to wait twice as long.
 const DEEP: f64 = 0.5;
 
-/// A refusal: why, and when to come back.
+/// A refused request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// Why.
     pub cause: Cause,
-    /// What was refused.
+    /// The category of the request.
     pub category: Category,
-    /// When to come back. No two clients are told the same, so they do not come back
-    /// together.
+    /// When to retry. Random, so that clients do not retry at the same moment.
     pub retry_after: Nanos,
-    /// Whether the whole fleet is saturated, so that a retry is in vain anywhere.
+    /// Whether the whole fleet is saturated, so that a retry at another node fails too.
     pub fleet_saturated: bool,
 }
 
-/// When to come back. `admitted` is the fraction that the worker shedder admits, and
-/// `random` any number.
+/// When to retry. `admitted` is the fraction that the worker shedder admits, and `random` any
+/// number.
 ///
-/// A fleet that is short asks for one to five seconds. A node asks for the longer the lower
-/// the category is, half of it more or less.
+/// One to five seconds when the fleet is saturated. Otherwise one second for critical requests up
+/// to five for test requests, ± 50 %, and twice that in a deep overload.
 pub fn retry_after(cause: Cause, category: Category, admitted: f64, random: u64) -> Nanos {
     let random = mix(random);
     if cause == Cause::ShedFleet {

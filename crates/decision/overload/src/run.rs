@@ -1,9 +1,8 @@
-//! Who calls the loops, where tokio runs: a tick every period, a reading of the
-//! runtime's delay between them, a beat to the fleet's board.
+//! The background tasks on tokio: ticks with readings of the scheduling delay, and beats to the
+//! fleet's board.
 //!
-//! Each is a future of its own that never ends: spawn it, and drop it to stop. The
-//! beat waits for somebody else, so it must not hold up the ticks. Nothing is
-//! caught up after a pause: what was missed is over.
+//! Each is a future that never ends: spawn it, and drop it to stop. Beats wait for the board, so
+//! they run in their own task and do not delay ticks. After a pause, missed ticks are skipped.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -16,10 +15,10 @@ use crate::fleet::FleetBoard;
 use crate::probe::SchedulerProbe;
 use crate::protection::Protection;
 
-/// How far beats are moved at random, so that nodes do not beat together, in percent.
+/// The random part of the time between beats in percent, so that nodes do not beat in step.
 const JITTER_PERCENT: u64 = 10;
 
-/// Ticks, for ever.
+/// Calls [`Protection::tick`] at its period.
 pub async fn run<C: Clock>(protection: Arc<Protection<C>>) -> Infallible {
     let period = Duration::from(protection.worker().settings().law.period);
     let step = Duration::from(SchedulerProbe::EVERY);
@@ -41,8 +40,8 @@ pub async fn run<C: Clock>(protection: Arc<Protection<C>>) -> Infallible {
     }
 }
 
-/// Reports to the board and takes its grants, for ever. A board that does not answer
-/// within a beat has missed it.
+/// Reports to the board on every beat and accepts its grants. An answer that takes longer than a
+/// beat is a missed beat.
 pub async fn run_beats<C: Clock, B: FleetBoard>(
     protection: Arc<Protection<C>>,
     board: B,
@@ -61,7 +60,7 @@ pub async fn run_beats<C: Clock, B: FleetBoard>(
     }
 }
 
-/// A span up to a tenth longer or shorter.
+/// The span ± 10 %.
 fn jittered(span: Nanos, random: u64) -> Nanos {
     let most = span.get() / 100 * JITTER_PERCENT;
     let moved = random % (2 * most).saturating_add(1);

@@ -1,10 +1,9 @@
-//! Which of several copies of a counter this thread counts in.
+//! Counters with a copy for each thread.
 //!
-//! Threads that count in one word take it from each other at every request. Here the first
-//! sixteen have a copy each, and readers add them up. Nobody else writes to a copy that has an
-//! owner, so counting is a load and a store, at a fraction of what an atomic addition costs. All
-//! other threads share one copy, and add atomically. A thread that ends leaves its copy, with
-//! what it counted, to the next.
+//! Threads that count in one word contend for its cache line. So the first sixteen threads own a
+//! copy each, and readers add the copies up. Only its owner writes to a copy, so counting is a
+//! load and a store, which cost a fraction of an atomic addition. All other threads share one
+//! copy and add atomically. When a thread ends, the next one takes over its copy with its counts.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -13,11 +12,11 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 pub(crate) const SHARDS: usize = OWNED + 1;
 
 const OWNED: usize = 16;
-/// The copy of all who have none of their own.
+/// The copy of all threads without their own.
 const SHARED: usize = OWNED;
 const UNKNOWN: usize = usize::MAX;
 
-/// Which copies have an owner, a bit for each.
+/// A bit for each copy that has an owner.
 static TAKEN: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
@@ -25,7 +24,7 @@ thread_local! {
     static OWNERSHIP: Ownership = Ownership::take();
 }
 
-/// The copy of the calling thread. Not to be handed to another.
+/// The copy of the calling thread. Must not be passed to another thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shard(usize);
 
@@ -40,19 +39,19 @@ impl Shard {
 
     #[cold]
     fn first() -> Self {
-        // A thread that is completion has no copy any more.
+        // A thread that is ending has no copy any more.
         let shard = OWNERSHIP.try_with(|ownership| ownership.0).unwrap_or(SHARED);
         SHARD.set(shard);
         Shard(shard)
     }
 
-    /// This thread's copy of what there is a copy of for each.
+    /// This thread's copy.
     #[inline]
     pub(crate) fn of<T>(self, copies: &[T; SHARDS]) -> &T {
         &copies[self.0]
     }
 
-    /// Adds to a counter of this thread's copy. Returns what it was before.
+    /// Adds to a counter of this thread's copy and returns its value before.
     #[inline]
     pub(crate) fn add(self, count: &AtomicU64, more: u64) -> u64 {
         if self.0 == SHARED {
@@ -63,7 +62,7 @@ impl Shard {
         before
     }
 
-    /// Adds one to a smaller counter of this thread's copy. Returns what it was before.
+    /// Adds one to a 32-bit counter of this thread's copy and returns its value before.
     #[inline]
     pub(crate) fn add_one(self, count: &AtomicU32) -> u32 {
         if self.0 == SHARED {
@@ -75,13 +74,13 @@ impl Shard {
     }
 }
 
-/// Holds a copy for as long as the thread lives.
+/// Owns a copy while the thread lives.
 struct Ownership(usize);
 
 impl Ownership {
     fn take() -> Self {
         let lowest = |taken: u32| taken.trailing_ones();
-        // The next owner has to see what the last one counted.
+        // The next owner must see the counts of the last one.
         let taken = TAKEN.fetch_update(Ordering::Acquire, Ordering::Relaxed, |taken| {
             ((lowest(taken) as usize) < OWNED).then(|| taken | 1 << lowest(taken))
         });
@@ -91,7 +90,7 @@ impl Ownership {
 
 impl Drop for Ownership {
     fn drop(&mut self) {
-        // What else ends with the thread may still count.
+        // Other thread-local destructors may still count.
         SHARD.set(SHARED);
         if self.0 != SHARED {
             TAKEN.fetch_and(!(1 << self.0), Ordering::Release);

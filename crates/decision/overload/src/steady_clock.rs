@@ -1,32 +1,31 @@
-//! A clock that nobody sets: it starts at an instant and counts from there.
+//! A monotonic clock that starts at a given time.
 //!
-//! Leases and waits are spans, and a span must not change when somebody sets the system's clock.
-//! Every request is told the time three times, so the processor's counter is read, and compared
-//! with the system's steady clock a few times a second: [`CounterTime`] says how. It keeps pace
-//! with tokio's timers within the drift of a tenth of a second, some microseconds, and may step
-//! back by as much. Nothing here minds: readings of several threads come out of order anyway.
+//! Leases and waits are spans, and setting the system's clock must not change a span. Every
+//! request reads the time three times, so this clock reads the processor's counter and compares
+//! it with the system's monotonic clock a few times a second, see [`CounterTime`]. It may differ
+//! from tokio's timers by some microseconds and step back by as much. That is harmless: readings
+//! of several threads come out of order anyway.
 //!
-//! Tests that pause tokio's time want a [`TokioClock`](crate::TokioClock).
+//! Tests that pause tokio's time use a [`TokioClock`](crate::TokioClock).
 
 use std::sync::LazyLock;
 use std::time::Instant;
 
 use tidegate_algorithms::{Clock, Comparison, CounterTime, Timestamp};
 
-/// One for the process: clocks differ in where they start only, and stay small enough to copy.
+/// One for the process: clocks differ only in their start, and stay small enough to copy.
 static COUNTER: LazyLock<Counter> = LazyLock::new(Counter::new);
 
-/// Counts from a given instant, steadily.
+/// A monotonic clock.
 #[derive(Clone, Copy, Debug)]
 pub struct SteadyClock {
     start: Timestamp,
-    /// When it was made, by the counter.
+    /// The counter's time when the clock was created.
     began: Timestamp,
 }
 
 impl SteadyClock {
-    /// A clock that shows `start` now. The hour of cohorts comes from it, so nodes should
-    /// start from the time of day.
+    /// A clock that shows `start` now. Use the time of day: the hour of the cohorts comes from it.
     pub fn starting_at(start: Timestamp) -> Self {
         SteadyClock { start, began: COUNTER.now() }
     }
@@ -39,11 +38,11 @@ impl Clock for SteadyClock {
     }
 }
 
-/// The processor's counter, beside the system's steady clock.
+/// The processor's counter, compared with the system's monotonic clock.
 #[derive(Debug)]
 struct Counter {
     counter: quanta::Clock,
-    /// The system's steady clock has no zero.
+    /// The origin of times: the system's monotonic clock has none.
     zero: Instant,
     time: CounterTime,
 }

@@ -1,13 +1,13 @@
-//! From a fraction to requests: which levels are refused.
+//! Which levels are refused, so that a fraction of the traffic is admitted.
 //!
-//! Every level below the threshold is refused, and of the level at the
-//! threshold a share, so that the fraction is met exactly. The whole is one word of
-//! 64 bits, so the hot path reads it with one load.
+//! All requests of the levels below the threshold are refused, and a share of the level at the
+//! threshold, so that the fraction is exact. A threshold fits into one word of 64 bits, which the
+//! hot path reads with one load.
 
 use crate::category::{LEVELS, Level};
 use crate::mix::{mix, whole};
 
-/// Parts in which the share of the level at the threshold is counted.
+/// The resolution of the share that is refused at the threshold.
 const PARTS: f64 = 65_536.0;
 
 /// Which levels are refused.
@@ -19,17 +19,17 @@ pub struct Threshold {
 }
 
 impl Threshold {
-    /// Refuses nobody.
+    /// Refuses nothing.
     pub const OPEN: Threshold = Threshold { level: 0, boundary: 0, epoch: 0 };
 
-    /// Refuses the lowest levels so that `admitted` of the traffic goes on.
+    /// Refuses the lowest levels so that the fraction `admitted` of the traffic is admitted.
     ///
-    /// `offered` says how much comes at each level. No level from `ceiling` on is
-    /// refused. When nothing is offered, nobody is refused.
+    /// `offered` is the weight of each level. No level from `ceiling` on is refused, and nothing
+    /// is refused without traffic.
     pub fn admitting(admitted: f64, offered: &[f64; LEVELS], ceiling: u16, epoch: u32) -> Self {
         let open = Threshold { epoch, ..Threshold::OPEN };
         let total: f64 = offered.iter().sum();
-        // Also levels at which nothing came lately are open then.
+        // Then levels without recent traffic are open too.
         if admitted >= 1.0 || total <= 0.0 {
             return open;
         }
@@ -46,8 +46,7 @@ impl Threshold {
         Threshold { level: ceiling, boundary: 0, epoch }
     }
 
-    /// Whether a request is refused. `sequence` tells the requests of one level
-    /// apart.
+    /// Whether a request is refused. `sequence` differs between the requests of a level.
     #[inline]
     pub const fn refuses(self, level: Level, sequence: u64) -> bool {
         let number = level.number();
@@ -67,7 +66,7 @@ impl Threshold {
         f64::from(self.boundary) / PARTS
     }
 
-    /// Counts the changes of the threshold.
+    /// The number of the tick that set it.
     pub const fn epoch(self) -> u32 {
         self.epoch
     }

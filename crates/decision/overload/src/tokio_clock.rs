@@ -1,12 +1,10 @@
-//! A clock that follows tokio's time, also when a test pauses it.
-//!
-//! Timers and spans agree to the nanosecond then. Where time is not paused a
-//! [`SteadyClock`](crate::SteadyClock) is cheaper to read.
+//! A clock that follows tokio's time, also when a test pauses it, so that timers and spans agree to
+//! the nanosecond. In production a [`SteadyClock`](crate::SteadyClock) is cheaper to read.
 
 use tidegate_algorithms::{Clock, Nanos, Timestamp};
 use tokio::time::Instant;
 
-/// Counts from a given instant, by tokio's time.
+/// A clock of tokio's time.
 #[derive(Clone, Copy, Debug)]
 pub struct TokioClock {
     start: Timestamp,

@@ -1,43 +1,54 @@
-//! How loaded this process is: several signals, one number.
+//! The utilization of the process: one number from several signals.
 //!
-//! The first signal is the demand for the gate's slots, waiting requests included. It
-//! goes above 1 when work waits, so the loop sees how much too much there is. A
-//! wait that is too long, or a runtime that wakes its tasks too late, counts as a
-//! certain overload whatever the gate says. Response times and processor time
-//! are no signals: a slow dependency or a busy processor is not an overload.
+//! The main signal is the demand for the gate's slots, including queued requests. It exceeds 1
+//! when requests queue, so the loop sees how large the overload is. A long wait at the gate or a
+//! runtime that wakes its tasks late counts as overload too. Response times and processor time do
+//! not: a slow dependency or a busy processor is no overload.
 
 use tidegate_algorithms::Nanos;
 
-/// Demand above this says nothing more: the queue is full by then.
+use crate::gate::Window;
+
+/// The demand of a full queue; more would mean nothing.
 const DEMAND_MAX: f64 = 1.5;
 
-/// From what the utilization is made. All of it is measured elsewhere.
+/// Measurements that the utilization is calculated from.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Signals {
-    /// Requests that are being worked on. Their mean over the last period is less
-    /// noisy than their number at its end.
+    /// Requests in flight: the mean since the last tick, which is less noisy than the present
+    /// number.
     pub in_flight: f64,
-    /// Requests that wait at the gate, likewise.
+    /// Requests in the gate's queue, likewise.
     pub queued: f64,
-    /// How many may be worked on at once.
+    /// Requests that entered the gate since the last tick.
+    pub entered: u64,
+    /// The limit on requests in flight.
     pub limit: u64,
-    /// How long requests waited at the gate, in the mean, since the last tick.
+    /// The mean wait at the gate since the last tick.
     pub queue_wait: Nanos,
-    /// How long a request is worked on, in the mean. Zero when nobody knows.
+    /// The mean service time; zero while unknown.
     pub service_time: Nanos,
-    /// How much too late the runtime wakes tasks, the median of the last second.
+    /// How late the runtime wakes its tasks: the median of the last second.
     pub scheduler_delay: Nanos,
+}
+
+impl Signals {
+    /// The signals of a gate with this limit.
+    pub const fn of_gate(window: &Window, limit: u64, scheduler_delay: Nanos) -> Self {
+        let Window { in_flight, queued, entered, queue_wait, service_time } = *window;
+        Signals { in_flight, queued, entered, limit, queue_wait, service_time, scheduler_delay }
+    }
 }
 
 /// When secondary signals count as overload.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SignalSettings {
-    /// A longer mean wait at the gate is overload, unless it is less than half of
-    /// the service time: what is short beside the work is no trouble.
+    /// A longer mean wait at the gate is overload, unless it is less than half of the service
+    /// time.
     pub queue_wait_max: Nanos,
-    /// A runtime that wakes its tasks later than this is overloaded.
+    /// A longer scheduling delay is overload.
     pub scheduler_delay_max: Nanos,
-    /// What a secondary signal raises the utilization to.
+    /// The utilization that a secondary signal stands for.
     pub overloaded: f64,
 }
 
@@ -52,12 +63,12 @@ impl Default for SignalSettings {
 }
 
 impl SignalSettings {
-    /// The utilization: the largest of all signals.
+    /// The largest of all signals.
     pub fn utilization(&self, signals: &Signals) -> f64 {
         self.utilization_of_share(signals, 1.0)
     }
 
-    /// The utilization if only this share of the work were there.
+    /// The utilization that this share of the work would cause.
     pub fn utilization_of_share(&self, signals: &Signals, share: f64) -> f64 {
         let demand = (signals.in_flight + signals.queued) * share / signals.limit.max(1) as f64;
         let demand = if demand.is_nan() { 0.0 } else { demand.clamp(0.0, DEMAND_MAX) };
@@ -68,13 +79,12 @@ impl SignalSettings {
     }
 }
 
-/// A signal without its noise.
+/// An exponentially smoothed signal.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct SmoothedValue(f64);
 
 impl SmoothedValue {
-    /// Takes a new value in; it counts the more the longer `passed` is beside the
-    /// time constant. Without a time constant it counts alone.
+    /// Records a value and returns the smoothed one. Without a time constant there is no smoothing.
     pub(crate) fn record(&mut self, value: f64, passed: Nanos, constant: Nanos) -> f64 {
         let weight = match constant.get() {
             0 => 1.0,

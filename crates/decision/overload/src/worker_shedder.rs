@@ -1,18 +1,16 @@
-//! The worker utilization shedder: the slow loop around one process.
+//! The worker utilization shedder: the slow loop of one process.
 //!
-//! Every tick turns the signals into a utilization, the [control law](ControlLaw) turns
-//! that into an admitted fraction, and the [offered](OfferedLoad) traffic turns the
-//! fraction into a [threshold](Threshold) on levels. A request costs one count, one
-//! load and one comparison.
+//! Every tick calculates the utilization from the signals, the [control law](ControlLaw) turns it
+//! into an admitted fraction, and the [offered](OfferedLoad) traffic turns the fraction into a
+//! [threshold](Threshold) on levels. A request costs one count, one load and one comparison. When
+//! the offered demand is known to fit, the law opens at once.
 //!
-//! While the shedder only watches ([`CallerMode::Shadow`]), what it would have shed is
-//! really there, and the measured utilization never falls. It would wind up to its
-//! stop and say nothing. So it calculates with a *predicted* utilization: the
-//! measured one without the part of the work whose level lies under the
+//! In shadow mode ([`CallerMode::Shadow`]) the requests that would be shed are served, so the
+//! measured utilization stays high and the admitted fraction would fall to its minimum. So the
+//! loop uses a *predicted* utilization: the measured one without the work at levels below the
 //! threshold.
 //!
-//! What measures the signals is elsewhere: the [`Gate`](crate::Gate) and the
-//! [probe](crate::SchedulerProbe).
+//! The [`Gate`](crate::Gate) and the [probe](crate::SchedulerProbe) measure the signals.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -21,23 +19,24 @@ use tidegate_algorithms::{CallerMode, Nanos, Timestamp};
 
 use crate::category::{LEVELS, Level};
 use crate::control_law::{ControlLaw, LawState};
-use crate::offered::{Memory, OfferedLoad};
+use crate::demand::OfferedDemand;
+use crate::offered::{OfferedLevels, OfferedLoad};
 use crate::threshold::Threshold;
 use crate::utilization::{SignalSettings, Signals, SmoothedValue};
 
-/// How many service times the signal is smoothed over, at least.
+/// The signal is smoothed over at least so many service times.
 const SMOOTHED_SERVICES: u64 = 5;
 
-/// How the shedder is set up.
+/// The settings of a worker shedder.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WorkerSettings {
     /// The control law.
     pub law: ControlLaw,
     /// When secondary signals count as overload.
     pub signals: SignalSettings,
-    /// With fewer arrivals since the last tick the law holds its state.
+    /// With fewer arrivals since the last tick the law makes no step.
     pub arrivals_min: u64,
-    /// Whether critical requests are shed too, after all others.
+    /// Whether critical requests may be shed, after all others.
     pub shed_critical: bool,
 }
 
@@ -52,15 +51,15 @@ impl Default for WorkerSettings {
     }
 }
 
-/// What the last tick found.
+/// The results of the last tick.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct WorkerView {
-    /// The utilization as measured, not smoothed.
+    /// The measured utilization.
     pub utilization: f64,
-    /// The utilization without what would have been shed; the measured one when
-    /// the shedder enforces.
+    /// The utilization without the work that would be shed; the measured one when the shedder
+    /// enforces.
     pub predicted_utilization: f64,
-    /// What the law was told: predicted and smoothed.
+    /// The smoothed predicted utilization, the input of the law.
     pub smoothed_utilization: f64,
     /// The admitted fraction.
     pub admitted: f64,
@@ -68,19 +67,19 @@ pub struct WorkerView {
     pub shed_level: u16,
     /// Requests since the tick before.
     pub arrivals: u64,
-    /// How much longer than its period the tick took to come.
+    /// How much later than its period the tick came.
     pub tick_lag: Nanos,
 }
 
-/// Sheds the lowest levels when this process is overloaded for a while.
+/// Sheds the lowest levels while the process is overloaded.
 #[derive(Debug)]
 pub struct WorkerShedder {
     settings: WorkerSettings,
     threshold: AtomicU64,
-    /// The bits of the admitted fraction.
+    /// The admitted fraction, as bits.
     admitted: AtomicU64,
     offered: OfferedLoad,
-    /// Work in progress at each level, counted while the shedder watches.
+    /// Work in progress at each level, counted in shadow mode.
     present: Box<[AtomicU32; LEVELS]>,
     slow_loop: Mutex<SlowLoop>,
 }
@@ -89,7 +88,8 @@ pub struct WorkerShedder {
 struct SlowLoop {
     law: LawState,
     smoothed: SmoothedValue,
-    memory: Memory,
+    memory: OfferedLevels,
+    demand: OfferedDemand,
     ticked: Option<Timestamp>,
     epoch: u32,
     view: WorkerView,
@@ -112,19 +112,18 @@ impl WorkerShedder {
         }
     }
 
-    /// How it is set up.
+    /// The settings.
     pub const fn settings(&self) -> &WorkerSettings {
         &self.settings
     }
 
-    /// Counts a request that came, whatever becomes of it. The number is the
-    /// sequence for [`WorkerShedder::judge`].
+    /// Counts an offered request. Returns its sequence for [`WorkerShedder::judge`].
     #[inline]
     pub fn offer(&self, level: Level) -> u64 {
         self.offered.count(level)
     }
 
-    /// Whether the request may go on. Changes nothing.
+    /// Whether the request is admitted. Changes nothing.
     #[inline]
     pub fn judge(&self, level: Level, sequence: u64) -> bool {
         !self.threshold().refuses(level, sequence)
@@ -136,17 +135,17 @@ impl WorkerShedder {
         Threshold::from_word(self.threshold.load(Ordering::Relaxed))
     }
 
-    /// Work of this level has begun while the shedder watches.
+    /// Counts work of this level that begins in shadow mode.
     #[inline]
     pub fn begin(&self, level: Level) {
         self.present[level.index()].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Work of this level that was [begun](WorkerShedder::begin) has ended.
+    /// Counts the end of work that was [begun](WorkerShedder::begin).
     #[inline]
     pub fn end(&self, level: Level) {
         let count = &self.present[level.index()];
-        // Never below zero, also when somebody ends what did not begin.
+        // Not below zero, even for work that did not begin.
         let _ = count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
     }
 
@@ -172,6 +171,9 @@ impl WorkerShedder {
                 if self.settings.shed_critical { 0.0 } else { slow.memory.critical_share() };
             slow.law = self.settings.law.step(slow.law, smoothed, floor, passed);
         }
+        if let Some(demand) = slow.demand.record(arrivals, passed, signals) {
+            slow.law = self.settings.law.open(slow.law, smoothed, demand);
+        }
         let threshold = self.publish(&mut slow);
         slow.view = WorkerView {
             utilization: measured,
@@ -185,8 +187,7 @@ impl WorkerShedder {
         slow.view
     }
 
-    /// Admits everything again, and overload has to last anew before that changes.
-    /// What was offered is kept: it is an observation and no decision.
+    /// Admits everything, until overload has lasted again. The measurements are kept.
     pub fn reset(&self) {
         let mut slow = self.slow_loop.lock();
         slow.law = LawState::new();
@@ -201,7 +202,7 @@ impl WorkerShedder {
         f64::from_bits(self.admitted.load(Ordering::Relaxed))
     }
 
-    /// What the last tick found.
+    /// The results of the last tick.
     pub fn view(&self) -> WorkerView {
         self.slow_loop.lock().view
     }
@@ -225,7 +226,7 @@ impl WorkerShedder {
         smoothing.max(Nanos::new(service_time.get().saturating_mul(SMOOTHED_SERVICES)))
     }
 
-    /// The share of the work in progress whose level lies under the threshold.
+    /// The share of the work in progress at levels below the threshold.
     fn shadowed_share(&self) -> f64 {
         let threshold = self.threshold();
         let (mut total, mut under) = (0.0, 0.0);

@@ -6,6 +6,28 @@
 //!
 //! The board has its own connection, so that beats do not queue behind checks. `tidegate-overload` sends the beats, and
 //! decides what a node does without them.
+//!
+//! ```no_run
+//! use std::hash::{BuildHasher, RandomState};
+//! use std::sync::Arc;
+//!
+//! use tidegate_algorithms::Timestamp;
+//! use tidegate_overload::{Protection, ProtectionSettings, SteadyClock, run_beats};
+//! use tidegate_redis_board::RedisBoard;
+//! use tidegate_redis_link::RedisSettings;
+//!
+//! # async fn start() -> Result<(), Box<dyn std::error::Error>> {
+//! let settings = ProtectionSettings::new(64);
+//! let clock = SteadyClock::starting_at(Timestamp::from_secs(1_800_000_000));
+//! let protection = Arc::new(Protection::new(settings, clock));
+//! let servers = RedisSettings::parse("redis://10.0.0.7")?;
+//! let board = RedisBoard::new(servers, "checkout", settings.fleet)?;
+//! // A new id after each start: the grant of the previous process is not this one's.
+//! let node = RandomState::new().hash_one("node");
+//! tokio::spawn(run_beats(protection, board, node));
+//! # Ok(())
+//! # }
+//! ```
 
 use std::time::Duration;
 
@@ -33,28 +55,6 @@ const NAME_BYTES_MAX: usize = 128;
 const LEASE_MAX: Nanos = Nanos::from_secs(3_600);
 
 /// Divides a fleet's capacity on Redis or Valkey.
-///
-/// ```no_run
-/// use std::hash::{BuildHasher, RandomState};
-/// use std::sync::Arc;
-///
-/// use tidegate_algorithms::Timestamp;
-/// use tidegate_overload::{Protection, ProtectionSettings, SteadyClock, run_beats};
-/// use tidegate_redis_board::RedisBoard;
-/// use tidegate_redis_link::RedisSettings;
-///
-/// # async fn start() -> Result<(), Box<dyn std::error::Error>> {
-/// let settings = ProtectionSettings::new(64);
-/// let clock = SteadyClock::starting_at(Timestamp::from_secs(1_800_000_000));
-/// let protection = Arc::new(Protection::new(settings, clock));
-/// let servers = RedisSettings::parse("redis://10.0.0.7")?;
-/// let board = RedisBoard::new(servers, "checkout", settings.fleet)?;
-/// // A new id after each start: the grant of the previous process is not this one's.
-/// let node = RandomState::new().hash_one("node");
-/// tokio::spawn(run_beats(protection, board, node));
-/// # Ok(())
-/// # }
-/// ```
 #[derive(Debug)]
 pub struct RedisBoard {
     client: BatchingClient,

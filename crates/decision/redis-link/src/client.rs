@@ -35,19 +35,26 @@ use crate::settings::{RedisSettings, RedisSettingsError};
 use crate::state::LinkState;
 use figures::Counters;
 pub use figures::{ClientFigures, Histogram, REDIS_METRICS};
-use job::{Deadline, Job, JobBatch};
+use job::{Deadline, Job, JobBatch, Payload};
 use worker::{PublishedState, Worker};
 
 /// Sends script calls and commands to Redis. Its thread ends when it is dropped.
 #[derive(Debug)]
 pub struct BatchingClient {
     inbox: mpsc::Sender<JobBatch>,
-    /// Callers that wait for a reply.
-    open: Arc<AtomicUsize>,
     open_max: usize,
-    counters: Arc<Counters>,
+    state: Arc<ClientState>,
     published: watch::Receiver<PublishedState>,
-    instant: Arc<Mutex<Vec<u8>>>,
+}
+
+/// What callers share with the thread.
+#[derive(Debug, Default)]
+struct ClientState {
+    /// Callers that wait for a reply, or have not taken it yet.
+    open: AtomicUsize,
+    counters: Counters,
+    /// The first argument of the script.
+    instant: Mutex<Vec<u8>>,
 }
 
 impl BatchingClient {
@@ -63,24 +70,19 @@ impl BatchingClient {
         let dialer = Dialer::new(Arc::clone(&settings))?;
         let (inbox, jobs) = mpsc::channel(settings.queue);
         let (publish, published) = watch::channel(PublishedState::disconnected(now()));
-        let counters = Arc::new(Counters::default());
-        let instant = Arc::new(Mutex::new(Vec::new()));
-        let open = Arc::new(AtomicUsize::new(0));
-        let (worker_counters, worker_instant) = (Arc::clone(&counters), Arc::clone(&instant));
-        let worker_open = Arc::clone(&open);
+        let state = Arc::new(ClientState::default());
+        let worker_state = Arc::clone(&state);
         let script: Arc<str> = script.into();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| RedisSettingsError(error.to_string()))?;
         thread::Builder::new()
             .name("tidegate-redis".to_owned())
             .spawn(move || {
-                let (counters, instant, open) = (worker_counters, worker_instant, worker_open);
-                let worker = Worker::new(dialer, script, jobs, publish, counters, instant, open);
+                let worker = Worker::new(dialer, script, jobs, publish, worker_state);
                 runtime.block_on(worker.run());
             })
             .map_err(|error| RedisSettingsError(format!("cannot start a thread: {error}")))?;
-        let open_max = settings.queue;
-        Ok(BatchingClient { inbox, open, open_max, counters, published, instant })
+        Ok(BatchingClient { inbox, open_max: settings.queue, state, published })
     }
 
     /// Runs the script for one call, and waits at most this long for its reply.
@@ -89,16 +91,17 @@ impl BatchingClient {
     /// When there is no reply in time, the server fails, or too many calls wait already.
     pub async fn send(&self, call: ScriptCall, within: Duration) -> Result<ScriptReply, LinkError> {
         let (reply, received) = oneshot::channel();
-        let job = Job::script(call, Some(reply), Deadline::after(within));
+        let payload = Payload::Script { call, reply: Some(reply) };
+        let job = Job::new(payload, Deadline::after(within));
         self.enqueue(smallvec![job], received).await
     }
 
     /// Runs the script for one call without waiting for its reply. The call is lost if it cannot be sent within this
     /// long.
     pub fn send_and_forget(&self, call: ScriptCall, within: Duration) {
-        let job = Job::script(call, None, Deadline::after(within));
+        let job = Job::new(Payload::Script { call, reply: None }, Deadline::after(within));
         if self.inbox.try_send(smallvec![job]).is_err() {
-            self.counters.failed(LinkErrorKind::Overloaded);
+            self.state.counters.failed(LinkErrorKind::Overloaded);
         }
     }
 
@@ -126,7 +129,7 @@ impl BatchingClient {
         jobs: JobBatch,
         received: oneshot::Receiver<Result<T, LinkError>>,
     ) -> Result<T, LinkError> {
-        let open = OpenCaller::enter(&self.open);
+        let open = OpenCaller::enter(&self.state.open);
         if open.others >= self.open_max {
             return Err(self.overloaded());
         }
@@ -138,7 +141,7 @@ impl BatchingClient {
     }
 
     fn overloaded(&self) -> LinkError {
-        self.counters.failed(LinkErrorKind::Overloaded);
+        self.state.counters.failed(LinkErrorKind::Overloaded);
         let reason = format!("{} calls wait for it already", self.open_max);
         unavailable(LinkErrorKind::Overloaded, reason)
     }
@@ -164,15 +167,15 @@ impl BatchingClient {
 
     /// Counts of calls, errors and connections since the start.
     pub fn figures(&self) -> ClientFigures {
-        let state = self.published.borrow().state.clone();
-        self.counters.figures(self.open.load(Ordering::Relaxed), &state)
+        let waiting = self.state.open.load(Ordering::Relaxed);
+        self.state.counters.figures(waiting, &self.published.borrow().state)
     }
 
     /// Sets the first argument of the script: the instant at which it decides. Empty lets it read the server's clock.
     /// For tests with a manual clock.
     #[doc(hidden)]
     pub fn set_instant(&self, argument: &[u8]) {
-        argument.clone_into(&mut self.instant.lock());
+        argument.clone_into(&mut self.state.instant.lock());
     }
 }
 

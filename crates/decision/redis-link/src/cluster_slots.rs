@@ -66,7 +66,8 @@ fn slot_range(row: &Value, asked: &RedisAddress) -> Option<SlotRange> {
     Some(SlotRange { first, last, master: RedisAddress::tcp(host, port) })
 }
 
-fn text(value: &Value) -> Option<String> {
+/// The text of a reply.
+pub(crate) fn text(value: &Value) -> Option<String> {
     match value {
         Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
         Value::SimpleString(text) => Some(text.clone()),

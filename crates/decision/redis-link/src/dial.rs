@@ -92,7 +92,10 @@ impl Dialer {
                     unavailable(LinkErrorKind::Other, "its name is not valid in a certificate")
                 })?;
                 let stream = tls.connect(name, stream).await;
-                handshake(info, stream.map_err(|error| of_handshake(&error))?).await
+                let stream = stream.map_err(|error| {
+                    unavailable(LinkErrorKind::Protocol, format!("TLS: {error}"))
+                })?;
+                handshake(info, stream).await
             }
         }
     }
@@ -142,10 +145,6 @@ where
     };
     let driver = tokio::spawn(driver).abort_handle();
     Ok(OpenConnection { connection, driver, closed, password: None })
-}
-
-fn of_handshake(error: &io::Error) -> LinkError {
-    unavailable(LinkErrorKind::Protocol, format!("TLS: {error}"))
 }
 
 /// The error of a server that accepted the connection and then sent nothing.

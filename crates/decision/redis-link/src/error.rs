@@ -176,6 +176,14 @@ pub(crate) fn at(address: &impl std::fmt::Display, error: &LinkError) -> LinkErr
     unavailable(error.kind(), format!("{address}: {}", reason(error)))
 }
 
+/// An error of a node, with its address if that is known.
+pub(crate) fn at_node(
+    address: Option<&crate::settings::RedisAddress>,
+    error: &LinkError,
+) -> LinkError {
+    address.map_or_else(|| error.clone(), |address| at(address, error))
+}
+
 fn reason(error: &LinkError) -> String {
     match error {
         LinkError::Unavailable { reason, .. } => reason.clone(),

@@ -5,6 +5,19 @@
 //! one pipeline for each node. [`BatchingClient::commands`] sends plain commands. Every call has a deadline, and every
 //! error says whether the call may have run: a call that may have run is never sent again.
 //!
+//! ```no_run
+//! use tidegate_redis_link::{BatchingClient, RedisSettings, cmd};
+//!
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let settings = RedisSettings::parse("redis://localhost:6379?deadline=20ms")?;
+//! let deadline = settings.deadline;
+//! let client = BatchingClient::start(settings, "return {0, 0, 'ok'}")?;
+//! let replies = client.commands(vec![cmd("PING")], deadline).await?;
+//! assert_eq!(replies.len(), 1);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! The crate knows nothing of counters, limits or fleets. It does not choose what to do when the server fails.
 
 mod backoff;

@@ -2,6 +2,7 @@
 
 use redis::{Value, cmd, from_redis_value};
 
+use crate::cluster_slots::text;
 use crate::dial::{Dialer, OpenConnection, Peer};
 use crate::error::{self, LinkError, LinkErrorKind, unavailable};
 use crate::settings::RedisAddress;
@@ -34,7 +35,9 @@ async fn dial_master_of(
     let connection = dialer.dial(&address, Peer::Server).await?;
     let role = connection.run(cmd("ROLE"), dialer.settings.connect_timeout).await;
     match role.map_err(|error| error::at(&address, &error))? {
-        Value::Array(parts) if is_master(parts.first()) => Ok(connection),
+        Value::Array(parts) if parts.first().and_then(text).as_deref() == Some("master") => {
+            Ok(connection)
+        }
         _ => Err(unavailable(
             LinkErrorKind::ReadOnly,
             format!("{address} is not a master, though sentinel {sentinel} names it as one"),
@@ -59,13 +62,5 @@ async fn master_address(
         reply => from_redis_value::<(String, u16)>(reply)
             .map(|(host, port)| RedisAddress::tcp(host, port))
             .map_err(|_| error::at(sentinel, &error::not_redis())),
-    }
-}
-
-fn is_master(word: Option<&Value>) -> bool {
-    match word {
-        Some(Value::BulkString(bytes)) => bytes == b"master",
-        Some(Value::SimpleString(text)) => text == "master",
-        _ => false,
     }
 }

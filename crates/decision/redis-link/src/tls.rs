@@ -19,23 +19,24 @@ use crate::settings::{NameCheck, RedisSettingsError, RedisTls, SettingsResult};
 pub(crate) fn connector(tls: &RedisTls) -> SettingsResult<TlsConnector> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let roots = Arc::new(roots(tls.roots.as_deref())?);
-    let verifier = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider))
-        .build()
-        .map_err(|error| wrong(format!("no certificate authority can be used: {error}")))?;
+    let verifier =
+        WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider)).build().map_err(
+            |error| RedisSettingsError(format!("no certificate authority can be used: {error}")),
+        )?;
     let verifier: Arc<dyn ServerCertVerifier> = match tls.names {
         NameCheck::Strict => verifier,
         NameCheck::Any => Arc::new(AnyName(verifier)),
     };
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| wrong(error.to_string()))?
+        .map_err(|error| RedisSettingsError(error.to_string()))?
         .dangerous()
         .with_custom_certificate_verifier(verifier);
     let config = match &tls.identity {
         None => builder.with_no_client_auth(),
         Some((certificate, key)) => builder
             .with_client_auth_cert(certificates(certificate)?, private_key(key)?)
-            .map_err(|error| wrong(format!("{}: {error}", certificate.display())))?,
+            .map_err(|error| in_file(certificate, error))?,
     };
     Ok(TlsConnector::from(Arc::new(config)))
 }
@@ -46,34 +47,35 @@ fn roots(path: Option<&Path>) -> SettingsResult<RootCertStore> {
         let found = rustls_native_certs::load_native_certs();
         store.add_parsable_certificates(found.certs);
         if store.is_empty() {
-            return Err(wrong("the system has no certificate authorities: set roots".to_owned()));
+            return Err(RedisSettingsError(
+                "the system has no certificate authorities: set roots".to_owned(),
+            ));
         }
         return Ok(store);
     };
     for certificate in certificates(path)? {
-        store.add(certificate).map_err(|error| wrong(format!("{}: {error}", path.display())))?;
+        store.add(certificate).map_err(|error| in_file(path, error))?;
     }
     Ok(store)
 }
 
 fn certificates(path: &Path) -> SettingsResult<Vec<CertificateDer<'static>>> {
-    let unreadable = |error| wrong(format!("{}: {error}", path.display()));
     let read: Result<Vec<_>, _> =
-        CertificateDer::pem_file_iter(path).map_err(unreadable)?.collect();
-    let read = read.map_err(|error| wrong(format!("{}: {error}", path.display())))?;
+        CertificateDer::pem_file_iter(path).and_then(|certificates| certificates.collect());
+    let read = read.map_err(|error| in_file(path, error))?;
     if read.is_empty() {
-        return Err(wrong(format!("{} contains no certificate", path.display())));
+        return Err(RedisSettingsError(format!("{} contains no certificate", path.display())));
     }
     Ok(read)
 }
 
 fn private_key(path: &Path) -> SettingsResult<PrivateKeyDer<'static>> {
-    PrivateKeyDer::from_pem_file(path)
-        .map_err(|error| wrong(format!("{}: {error}", path.display())))
+    PrivateKeyDer::from_pem_file(path).map_err(|error| in_file(path, error))
 }
 
-fn wrong(words: String) -> RedisSettingsError {
-    RedisSettingsError(words)
+/// The error of a file that the settings name.
+fn in_file(path: &Path, error: impl std::fmt::Display) -> RedisSettingsError {
+    RedisSettingsError(format!("{}: {error}", path.display()))
 }
 
 /// Accepts certificates of trusted authorities, whatever name they are for.

@@ -1,4 +1,4 @@
-//! Writes the diagnostics of every case anew, for review.
+//! Rewrites the expected diagnostics of every case, for review.
 
 #[path = "../tests/support/cases.rs"]
 mod cases;

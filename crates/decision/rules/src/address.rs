@@ -1,23 +1,23 @@
-//! Addresses as values: one form for each, and who shares a counter.
+//! Addresses as values: their canonical form, and which of them share a counter.
 
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-/// How many leading bits of an address tell counters apart.
+/// How many leading bits of an address select its counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Grouping {
+pub(crate) struct PrefixLengths {
     v4: u8,
     v6: u8,
 }
 
-impl Grouping {
-    /// Each IPv4 address for itself; IPv6 by /64, the usual share of one customer.
-    pub(crate) const DEFAULT: Grouping = Grouping { v4: 32, v6: 64 };
+impl PrefixLengths {
+    /// Each IPv4 address has a counter; IPv6 addresses share one by /64, the usual network of one customer.
+    pub(crate) const DEFAULT: PrefixLengths = PrefixLengths { v4: 32, v6: 64 };
 
-    /// A grouping by these prefix lengths; longer ones than an address has mean the whole address.
+    /// These prefix lengths, at most the length of an address.
     pub(crate) fn new(v4: u8, v6: u8) -> Self {
-        Grouping { v4: v4.min(32), v6: v6.min(128) }
+        PrefixLengths { v4: v4.min(32), v6: v6.min(128) }
     }
 
     /// The network that an address is counted under.
@@ -30,15 +30,15 @@ impl Grouping {
     }
 }
 
-/// The address that a request's value is; IPv4 in IPv6 clothes is IPv4.
+/// Parses a request's value as an address; an IPv4-mapped IPv6 address becomes IPv4.
 pub(crate) fn parse_address(value: &str) -> Option<IpAddr> {
     value.parse::<IpAddr>().ok().map(|address| address.to_canonical())
 }
 
-/// The range that a rule's `cidr` is; a lone address is a range of one.
+/// Parses a rule's `cidr`; a single address is a range of one.
 ///
 /// # Errors
-/// A sentence that says what is wrong, and what would be right.
+/// With a message and a hint.
 pub(crate) fn parse_cidr(text: &str) -> Result<IpNet, (String, String)> {
     let example = || "write it as `10.0.0.0/8` or `2001:db8::/32`".to_owned();
     let net = match text.parse::<IpNet>() {
@@ -56,7 +56,7 @@ pub(crate) fn parse_cidr(text: &str) -> Result<IpNet, (String, String)> {
     Ok(net)
 }
 
-/// A range of IPv4-mapped addresses is a range of IPv4.
+/// Turns a range of IPv4-mapped addresses into a range of IPv4.
 fn canonical(net: IpNet) -> IpNet {
     match (net.addr().to_canonical(), net.prefix_len().checked_sub(96)) {
         (address @ IpAddr::V4(_), Some(length)) if net.addr().is_ipv6() => {
@@ -72,7 +72,7 @@ mod tests {
 
     fn group(value: &str) -> String {
         let address = parse_address(value).unwrap();
-        Grouping::DEFAULT.group(address).to_string()
+        PrefixLengths::DEFAULT.group(address).to_string()
     }
 
     #[test]

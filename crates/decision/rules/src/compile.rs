@@ -1,8 +1,7 @@
 //! From rule files to a snapshot.
 //!
-//! Files are read first, all of them; then those of a domain are put together
-//! and its tree is built. Faults are collected to the end, so that one run
-//! shows everything; a snapshot exists only when there was no error.
+//! Reads all files first, then merges the files of each domain and builds its tree. Collects problems to the end, so that
+//! one run shows them all; an error anywhere means no snapshot.
 
 mod domain;
 mod limits;
@@ -24,23 +23,23 @@ use tidegate_document::{Fault, Problems, Report, Source};
 /// Compiles all rule files into one snapshot.
 ///
 /// # Errors
-/// When anything in any file is wrong: the report says everything at once.
+/// With all problems of all files, when any file has an error.
 pub fn compile(sources: &[Source], options: &Options) -> Result<Snapshot, Report> {
     let mut problems = Problems::new(sources);
     let domains = read_all(sources, options, &mut problems);
-    let mut limits = LimitsBuild::new(*options);
+    let mut limits = LimitsBuild::new(*options, problems);
     let mut builds = Vec::new();
     for (name, files) in domains {
         let mut build = DomainBuild::new(&name, builds.len());
-        build.settings(&files, &mut problems);
+        build.settings(&files, &mut limits.problems);
         for file in &files {
-            build.descriptors(&file.descriptors, &mut limits, &mut problems);
+            build.descriptors(&file.descriptors, &mut limits);
         }
         builds.push(build);
     }
-    limits.warn_unknown_replaced(&mut problems);
-    if problems.has_errors() {
-        return Err(problems.into_report());
+    limits.warn_unknown_replaced();
+    if limits.problems.has_errors() {
+        return Err(limits.problems.into_report());
     }
     let rules: Arc<[Rule]> = limits.rules.into();
     let domains = builds.into_iter().map(|build| {
@@ -54,7 +53,7 @@ pub fn compile(sources: &[Source], options: &Options) -> Result<Snapshot, Report
         rules,
         limits: limits.limits,
         names: limits.names.into_iter().collect(),
-        warnings: problems.into_report().into_problems(),
+        warnings: limits.problems.into_report().into_problems(),
     })
 }
 

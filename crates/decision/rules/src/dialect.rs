@@ -1,7 +1,7 @@
 //! How rule files report unknown keys, and what envoyproxy/ratelimit would say.
 
 use tidegate_document::{
-    Dialect, Fault, Key, Mapping, Misread, NodeId, NodeKind, PlainValue, Reader, closest,
+    Dialect, Fault, Key, MappingType, NodeId, NodeKind, PlainValue, ReadProblem, Reader, closest,
     did_you_mean,
 };
 
@@ -41,7 +41,7 @@ impl Dialect for RuleDialect {
     fn unknown_key(
         &self,
         reader: &mut Reader<'_, '_>,
-        mapping: &'static Mapping,
+        mapping: &'static MappingType,
         name: &str,
         key: NodeId,
         value: NodeId,
@@ -70,25 +70,25 @@ impl Dialect for RuleDialect {
     fn missing_key(
         &self,
         _: &mut Reader<'_, '_>,
-        _: &Mapping,
+        _: &MappingType,
         _: &Key,
         _: tidegate_document::Location,
     ) {
         // Reported where the key is used, because null and an empty text are missing too.
     }
 
-    fn compat_message(&self, misread: &Misread<'_>) -> Option<String> {
+    fn compat_message(&self, misread: &ReadProblem<'_>) -> Option<String> {
         match *misread {
-            Misread::KeyNotText { text } => {
+            ReadProblem::KeyNotText { text } => {
                 Some(format!("config error, key is not of type string: {text}"))
             }
-            Misread::ItemNotMapping { text } => Some(format!(
+            ReadProblem::ItemNotMapping { text } => Some(format!(
                 "config error, yaml file contains list of type other than map: {text}"
             )),
-            Misread::WrongType { key, expected, found } if is_upstream(key) => {
+            ReadProblem::WrongType { key, expected, found } if is_upstream(key) => {
                 Some(format!("error loading config file: expected {expected}, found {found}"))
             }
-            Misread::Value { key, fault } if is_upstream(key) => match fault.code() {
+            ReadProblem::Value { key, fault } if is_upstream(key) => match fault.code() {
                 // envoyproxy/ratelimit refuses fractions before it looks at types.
                 "wrong_type" if fault.message().ends_with("a number with a fraction") => {
                     Some("error checking config".to_owned())
@@ -97,15 +97,20 @@ impl Dialect for RuleDialect {
                 "out_of_range" | "not_whole" => Some("error checking config".to_owned()),
                 _ => None,
             },
-            Misread::Value { fault, .. } if fault.code() == "not_whole" => {
+            ReadProblem::Value { fault, .. } if fault.code() == "not_whole" => {
                 Some("error checking config".to_owned())
             }
-            Misread::WrongType { .. } | Misread::Value { .. } => None,
+            ReadProblem::WrongType { .. } | ReadProblem::Value { .. } => None,
         }
     }
 }
 
-fn unknown_key(reader: &mut Reader<'_, '_>, mapping: &'static Mapping, name: &str, key: NodeId) {
+fn unknown_key(
+    reader: &mut Reader<'_, '_>,
+    mapping: &'static MappingType,
+    name: &str,
+    key: NodeId,
+) {
     let hint = (!reader.is_full()).then(|| suggestion(mapping, name));
     let fault = Fault::new("unknown_key", format!("unknown key `{name}` in {}", mapping.title))
         .maybe_hint(hint)
@@ -114,7 +119,7 @@ fn unknown_key(reader: &mut Reader<'_, '_>, mapping: &'static Mapping, name: &st
 }
 
 /// What an unknown key was probably meant to be.
-fn suggestion(mapping: &'static Mapping, name: &str) -> String {
+fn suggestion(mapping: &'static MappingType, name: &str) -> String {
     let foreign = FOREIGN_WORDS
         .iter()
         .find(|(word, ours)| *word == name && mapping.names().any(|name| name == *ours));
@@ -155,7 +160,7 @@ fn check_ignored(reader: &mut Reader<'_, '_>, node: NodeId) {
                 let fault =
                     Fault::new("item_not_mapping", format!("expected a mapping, found {found}"))
                         .maybe_compat(
-                            RuleDialect.compat_message(&Misread::ItemNotMapping { text }),
+                            RuleDialect.compat_message(&ReadProblem::ItemNotMapping { text }),
                         );
                 reader.error_at(yaml.location(*item), fault);
             }

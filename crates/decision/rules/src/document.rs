@@ -11,9 +11,9 @@ mod rule_file;
 
 use ipnet::IpNet;
 use tidegate_algorithms::{Charge, Consistency, Limit, Mode, OnStoreError, Period};
-use tidegate_document::{Located, Location};
+use tidegate_document::{GivenKey, LocatedValue, Location, NodeKind, Reader};
 
-use crate::address::Grouping;
+use crate::address::PrefixLengths;
 use crate::choices::{RefusalStatus, Unit, WhenOver};
 
 pub(crate) use descriptor::AddressRanges;
@@ -21,12 +21,18 @@ pub(crate) use limit::LimitList;
 pub(crate) use metadata::Metadata;
 pub(crate) use rule_file::read;
 
+/// Whether the value of a key is a list without items.
+fn is_empty_list(reader: &Reader<'_, '_>, given: &GivenKey) -> bool {
+    let yaml = reader.yaml();
+    matches!(yaml.node(given.node).kind, NodeKind::Sequence(items) if yaml.items(items).is_empty())
+}
+
 /// One file.
 #[derive(Debug)]
 pub(crate) struct RuleFile {
-    pub(crate) domain: Located<String>,
-    pub(crate) charge: Option<Located<Charge>>,
-    pub(crate) store_deadline: Option<Located<Period>>,
+    pub(crate) domain: LocatedValue<String>,
+    pub(crate) charge: Option<LocatedValue<Charge>>,
+    pub(crate) store_deadline: Option<LocatedValue<Period>>,
     pub(crate) plans: Vec<Plan>,
     pub(crate) descriptors: Vec<Descriptor>,
 }
@@ -34,7 +40,7 @@ pub(crate) struct RuleFile {
 /// A named set of limits.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    pub(crate) name: Located<String>,
+    pub(crate) name: LocatedValue<String>,
     pub(crate) limits: Vec<LimitText>,
 }
 
@@ -43,8 +49,8 @@ pub(crate) struct Plan {
 pub(crate) struct Descriptor {
     pub(crate) location: Location,
     pub(crate) key: String,
-    pub(crate) values: Values,
-    pub(crate) counting: Counting,
+    pub(crate) values: ValuePattern,
+    pub(crate) sharing: CounterSharing,
     /// The location of a `share_threshold` without a pattern or a range to share.
     pub(crate) misused_share: Option<Location>,
     pub(crate) limits: Limits,
@@ -59,7 +65,7 @@ pub(crate) struct Descriptor {
 
 /// Which values a descriptor takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Values {
+pub(crate) enum ValuePattern {
     Any,
     Exactly(String),
     /// With a `*` in it.
@@ -69,13 +75,13 @@ pub(crate) enum Values {
 
 /// Which values of a descriptor share a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Counting {
+pub(crate) enum CounterSharing {
     /// All that match.
-    Together,
+    All,
     /// None.
-    Apart,
+    None,
     /// Those of one network.
-    ByNetwork(Grouping),
+    SameNetwork(PrefixLengths),
 }
 
 /// Where a descriptor's limits come from.
@@ -83,8 +89,8 @@ pub(crate) enum Counting {
 pub(crate) enum Limits {
     None,
     Own(Vec<LimitText>),
-    Plan(Located<String>),
-    PlanNamedByValue { default: Option<Located<String>> },
+    Plan(LocatedValue<String>),
+    PlanNamedByValue { default: Option<LocatedValue<String>> },
 }
 
 /// One limit as written.
@@ -92,7 +98,7 @@ pub(crate) enum Limits {
 pub(crate) struct LimitText {
     pub(crate) location: Location,
     pub(crate) name: Option<String>,
-    pub(crate) replaces: Vec<Located<String>>,
+    pub(crate) replaces: Vec<LocatedValue<String>>,
     /// None when unlimited.
     pub(crate) terms: Option<Terms>,
 }

@@ -1,13 +1,13 @@
-//! Why a request meets the rule that it meets.
+//! Explains which rule a request matches.
 //!
-//! For people at a terminal: walks the same tree as a request does, and notes
-//! what was tried at each level. Slow, and allowed to be.
+//! For people at a terminal: takes the same steps through the tree as a request, and records what was tried at each
+//! level. Not on the hot path.
 
 use std::fmt;
 
 use serde::Serialize;
 
-use crate::matching::{Edge, End, Fork, Via};
+use crate::matching::{Edge, End, Fork, Way};
 use crate::snapshot::{Domain, Entry, KeyValue, counted};
 
 /// How a descriptor was matched.
@@ -17,8 +17,8 @@ pub struct Explanation {
     pub domain: String,
     /// One for each entry, up to the one where matching stopped.
     pub levels: Vec<LevelExplanation>,
-    /// How it ended.
-    pub ending: Ending,
+    /// The result.
+    pub ending: MatchOutcome,
 }
 
 /// What happened at one level.
@@ -34,9 +34,9 @@ pub struct LevelExplanation {
     pub matched: Option<String>,
     /// The address range that matched, which may be one of several in the rule.
     pub range: Option<String>,
-    /// What of the value tells counters apart.
+    /// The part of the value that selects the counter.
     pub counted_by: Option<String>,
-    /// The keys that this level knows, when the entry's key is none of them.
+    /// The keys of this level, if the entry's key is none of them.
     pub known_keys: Vec<String>,
 }
 
@@ -49,24 +49,10 @@ pub struct Attempt {
     pub matched: bool,
 }
 
-/// The ways of matching, in the order in which they are tried.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Way {
-    /// Key and value, literally.
-    Exact,
-    /// A value with `*`.
-    Pattern,
-    /// An address range.
-    Cidr,
-    /// The key alone.
-    BareKey,
-}
-
-/// How matching ended.
+/// The result of matching.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Ending {
+pub enum MatchOutcome {
     /// A rule applies.
     Rule {
         /// Its path.
@@ -76,7 +62,7 @@ pub enum Ending {
         /// How many limits it has; none when it is unlimited.
         limits: usize,
     },
-    /// The last entry led to a descriptor without a limit.
+    /// The last entry leads to a descriptor without a limit.
     NoLimitThere {
         /// Its path.
         path: String,
@@ -86,9 +72,9 @@ pub enum Ending {
         /// The descriptor's path.
         path: String,
     },
-    /// An entry led nowhere. There is no way back to a less specific rule.
+    /// An entry matches nothing. Less specific rules are not tried.
     NoMatch,
-    /// There was nothing to match.
+    /// The descriptor has no entries.
     NoEntries,
 }
 
@@ -110,15 +96,19 @@ pub(crate) fn explain(domain: &Domain, entries: &[Entry<'_>]) -> Explanation {
     let path = path.join(".");
     let value = entries.last().map_or("", |entry| entry.value);
     let ending = if entries.is_empty() {
-        Ending::NoEntries
+        MatchOutcome::NoEntries
     } else if !arrived {
-        Ending::NoMatch
+        MatchOutcome::NoMatch
     } else if let Some(rule) = domain.rule_at(end, value) {
-        Ending::Rule { path, plan: rule.plan().map(str::to_owned), limits: rule.limits().len() }
+        MatchOutcome::Rule {
+            path,
+            plan: rule.plan().map(str::to_owned),
+            limits: rule.limits().len(),
+        }
     } else if matches!(end, End::Choice(_)) {
-        Ending::NoSuchPlan { path }
+        MatchOutcome::NoSuchPlan { path }
     } else {
-        Ending::NoLimitThere { path }
+        MatchOutcome::NoLimitThere { path }
     };
     Explanation { domain: domain.name().to_owned(), levels, ending }
 }
@@ -129,28 +119,19 @@ fn explain_level(
     entry: Entry<'_>,
 ) -> (LevelExplanation, Option<Edge>) {
     let step = domain.tree.step(fork, entry.key, entry.value);
-    let matched_way = step.map(|step| match step.via {
-        Via::Exact => Way::Exact,
-        Via::Pattern => Way::Pattern,
-        Via::Range(_) => Way::Cidr,
-        Via::BareKey => Way::BareKey,
-    });
     let ways = domain.tree.ways(fork, entry.key);
-    let present =
-        ways.map_or([false; 4], |ways| [ways.exact, ways.patterns, ways.ranges, ways.bare]);
-    let order = [Way::Exact, Way::Pattern, Way::Cidr, Way::BareKey];
+    let known_keys = match ways {
+        Some(_) => Vec::new(),
+        None => domain.tree.keys_at(fork).into_iter().map(str::to_owned).collect(),
+    };
     let mut tried = Vec::new();
-    for (way, _) in order.into_iter().zip(present).filter(|(_, there)| *there) {
-        let matched = matched_way == Some(way);
+    for way in ways.into_iter().flatten() {
+        let matched = step.is_some_and(|step| step.way == way);
         tried.push(Attempt { way, matched });
         if matched {
             break;
         }
     }
-    let known_keys = match ways {
-        Some(_) => Vec::new(),
-        None => domain.tree.keys_at(fork).into_iter().map(str::to_owned).collect(),
-    };
     let label = step.and_then(|step| domain.labels.get(step.edge.child.index()));
     let counted_by = step.and_then(|step| counted(step.edge.count_by, entry.value));
     let level = LevelExplanation {
@@ -158,10 +139,7 @@ fn explain_level(
         value: entry.value.to_owned(),
         tried,
         matched: label.map(ToString::to_string),
-        range: step.and_then(|step| match step.via {
-            Via::Range(range) => Some(range.to_string()),
-            Via::Exact | Via::Pattern | Via::BareKey => None,
-        }),
+        range: step.and_then(|step| step.range).map(|range| range.to_string()),
         counted_by: counted_by.map(|value| match value {
             KeyValue::Text(text) => text.to_owned(),
             KeyValue::Net(net) => net.to_string(),
@@ -207,10 +185,10 @@ impl fmt::Display for Explanation {
     }
 }
 
-impl fmt::Display for Ending {
+impl fmt::Display for MatchOutcome {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Ending::Rule {
+            MatchOutcome::Rule {
                 path,
                 plan,
                 limits,
@@ -225,17 +203,17 @@ impl fmt::Display for Ending {
                     more => write!(out, ": {more} limits"),
                 }
             }
-            Ending::NoLimitThere { path } => {
+            MatchOutcome::NoLimitThere { path } => {
                 write!(out, "no limit: the last entry leads to {path}, which has none")
             }
-            Ending::NoSuchPlan { path } => write!(
+            MatchOutcome::NoSuchPlan { path } => write!(
                 out,
                 "no limit: the last value names no plan, and {path} has no default"
             ),
-            Ending::NoMatch => out.write_str(
+            MatchOutcome::NoMatch => out.write_str(
                 "no limit: the last entry shown leads nowhere, and a less specific rule is not tried",
             ),
-            Ending::NoEntries => out.write_str("no limit: a descriptor without entries matches nothing"),
+            MatchOutcome::NoEntries => out.write_str("no limit: a descriptor without entries matches nothing"),
         }
     }
 }

@@ -1,15 +1,14 @@
-//! What a limit's counters are kept under.
+//! The identity under which a limit's counters are stored.
 //!
-//! A hash of where the limit stands and of what kind it is, not of its numbers:
-//! a changed number, a reload or another plan keeps the usage. Every part is
-//! hashed with its length, so that no two different paths read the same.
+//! A hash of the limit's path and algorithm, not of its numbers: usage survives a changed number, a reload and a change of
+//! plan. Every part is hashed with its length, so that two different paths never hash the same bytes.
 
 use tidegate_algorithms::Algorithm;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::document::Values;
+use crate::document::ValuePattern;
 
-/// Never change it: every stored counter would be lost.
+/// Must never change: every stored counter would be lost.
 const SEED: u64 = 0x7469_6465_6761_7465;
 
 /// The parts of an identity so far.
@@ -25,14 +24,14 @@ impl Identity {
         identity
     }
 
-    /// Goes one level further down.
-    pub(crate) fn below(&mut self, key: &str, values: &Values) {
+    /// Adds a level to the path.
+    pub(crate) fn below(&mut self, key: &str, values: &ValuePattern) {
         self.part("key", key);
         match values {
-            Values::Any => self.part("varies", ""),
-            Values::Exactly(value) => self.part("value", value),
-            Values::Like(pattern) => self.part("pattern", pattern),
-            Values::Within(ranges) => {
+            ValuePattern::Any => self.part("varies", ""),
+            ValuePattern::Exactly(value) => self.part("value", value),
+            ValuePattern::Like(pattern) => self.part("pattern", pattern),
+            ValuePattern::Within(ranges) => {
                 // The order of ranges in a file means nothing.
                 let mut ranges: Vec<String> = ranges.iter().map(ToString::to_string).collect();
                 ranges.sort_unstable();
@@ -43,12 +42,12 @@ impl Identity {
         }
     }
 
-    /// The identity of every rule here: other plans of the place share it.
+    /// The identity of the rules at this path; the plans of one descriptor share it.
     pub(crate) fn of_rule(&self) -> u64 {
         xxh3_64_with_seed(&self.parts, SEED)
     }
 
-    /// The identity of a limit here: by its name, or else by its place among the rule's limits.
+    /// The identity of a limit at this path, by its name, or else by its index among the rule's limits.
     pub(crate) fn of_limit(
         &self,
         name: Option<&str>,
@@ -72,7 +71,7 @@ impl Identity {
     }
 }
 
-/// A number that names the texts that rules were compiled from.
+/// The version of rules: a hash of the texts that they were compiled from.
 pub(crate) fn version_of<'t>(texts: impl IntoIterator<Item = &'t str>) -> u64 {
     let mut whole = xxhash_rust::xxh3::Xxh3::with_seed(SEED);
     for text in texts {

@@ -4,6 +4,22 @@
 //! problem of every file at once. A snapshot is immutable; [`Domain::find`] finds the rule for a request at a cost that
 //! does not depend on the number of rules.
 //!
+//! ```
+//! use tidegate_rules::{Entry, Options, Source, compile};
+//!
+//! let rules = "
+//! domain: api
+//! descriptors:
+//! - key: user
+//!   rate_limit: {unit: minute, requests_per_unit: 100}
+//! ";
+//! let snapshot = compile(&[Source::new("api.yaml", rules)], &Options::default())?;
+//! let domain = snapshot.domain("api").expect("the file declares it");
+//! let found = domain.find(&[Entry { key: "user", value: "alice" }]).expect("a rule matches");
+//! assert_eq!(found.rule.path(), "user");
+//! # Ok::<(), tidegate_rules::Report>(())
+//! ```
+//!
 //! `table` declares every key; `document` turns what was read into typed rules; `compile` builds the tree. Pure: no
 //! files, no network, no clock. The engine counts and decides.
 
@@ -28,12 +44,13 @@ mod schema;
 
 pub use choices::{AlgorithmName, RefusalStatus, Unit, WhenOver};
 pub use compile::compile;
-pub use explain::{Attempt, Ending, Explanation, LevelExplanation, Way};
+pub use explain::{Attempt, Explanation, LevelExplanation, MatchOutcome};
+pub use matching::Way;
 pub use options::{Options, SOURCE_BYTES_MAX};
-pub use rule::{Exemption, Level, LimitId, NameId, Rule, RuleId, RuleLimit, Shown};
+pub use rule::{Exemption, Level, LimitId, NameId, Rule, RuleId, RuleLimit, ShownValue};
 pub use schema::schema;
-pub use snapshot::{Domain, Entry, Found, KeyValue, Snapshot, Values};
+pub use snapshot::{Domain, Entry, KeyValue, MatchedRule, Snapshot, Values};
 pub use tidegate_algorithms::{Charge, Consistency, Mode, OnStoreError, Percent};
 pub use tidegate_document::{
-    PROBLEMS_MAX, Problem, Related, Report, Severity, Snippet, Source, closest,
+    PROBLEMS_MAX, Problem, RelatedLocation, Report, Severity, Snippet, Source, closest,
 };

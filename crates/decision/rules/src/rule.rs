@@ -18,15 +18,12 @@ macro_rules! dense_id {
         pub struct $name(u32);
 
         impl $name {
-            /// The id of the thing at this place of its list.
-            ///
-            /// A snapshot holds far fewer than four billion of anything: the
-            /// reader's maxima see to it.
+            /// The id of the item at this index of its list. Fits: the reader's maxima bound all lists.
             pub(crate) fn at(index: usize) -> Self {
                 $name(u32::try_from(index).unwrap_or(u32::MAX))
             }
 
-            /// The place in the snapshot's list.
+            /// The index in the snapshot's list.
             pub const fn index(self) -> usize {
                 self.0 as usize
             }
@@ -47,7 +44,7 @@ dense_id! {
     NameId
 }
 
-/// A node of the rule tree that has limits, or none on purpose.
+/// A node of the rule tree that has limits, or is explicitly unlimited.
 #[derive(Debug)]
 pub struct Rule {
     pub(crate) id: RuleId,
@@ -62,12 +59,12 @@ pub struct Rule {
     pub(crate) levels: Arc<[Level]>,
 }
 
-/// What an unlimited rule still says.
+/// The name and the replaced limits of an unlimited rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exemption {
     /// Its name.
     pub name: Option<NameId>,
-    /// The limits that do not apply beside it.
+    /// The limits that do not apply when it matches in the same request.
     pub replaces: Box<[NameId]>,
 }
 
@@ -75,34 +72,24 @@ pub struct Exemption {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Level {
     key: CompactString,
-    shown: ShownText,
-}
-
-/// [`Shown`], owned.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ShownText {
-    KeyOnly,
-    Written(CompactString),
-    Shared(CompactString),
-    Requested,
+    shown: ShownValue,
 }
 
 /// What a metric shows of a level's value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shown<'l> {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ShownValue {
     /// Nothing.
     KeyOnly,
     /// The value, pattern or ranges of the rule.
-    Written(&'l str),
-    /// The pattern or ranges of the rule, also where the metric is detailed,
-    /// because their values share one counter.
-    Shared(&'l str),
+    Written(Box<str>),
+    /// The pattern or ranges of the rule, in a detailed metric too, because their values share one counter.
+    Shared(Box<str>),
     /// The value of the request.
     Requested,
 }
 
 impl Level {
-    pub(crate) fn new(key: &str, shown: ShownText) -> Self {
+    pub(crate) fn new(key: &str, shown: ShownValue) -> Self {
         Level { key: key.into(), shown }
     }
 
@@ -112,13 +99,8 @@ impl Level {
     }
 
     /// What is shown of the value.
-    pub fn shown(&self) -> Shown<'_> {
-        match &self.shown {
-            ShownText::KeyOnly => Shown::KeyOnly,
-            ShownText::Written(text) => Shown::Written(text),
-            ShownText::Shared(text) => Shown::Shared(text),
-            ShownText::Requested => Shown::Requested,
-        }
+    pub const fn shown(&self) -> &ShownValue {
+        &self.shown
     }
 }
 
@@ -128,19 +110,17 @@ impl Rule {
         self.id
     }
 
-    /// Where it stands, as a number: the same in every process and after every
-    /// reload, whatever its limits are.
+    /// A hash of its path: the same in every process and after every reload, whatever its limits are.
     pub const fn identity(&self) -> u64 {
         self.identity
     }
 
-    /// The domain that it belongs to.
+    /// Its domain.
     pub fn domain(&self) -> &str {
         &self.domain
     }
 
-    /// The way to it, such as `key_value.key2`: what envoyproxy/ratelimit
-    /// calls the composite key, without the domain.
+    /// Its path, such as `key_value.key2`: the composite key of envoyproxy/ratelimit without the domain.
     pub fn path(&self) -> &str {
         &self.path
     }
@@ -160,7 +140,7 @@ impl Rule {
         self.exemption.is_some()
     }
 
-    /// What it says when it is unlimited.
+    /// Its exemption, if it is unlimited.
     pub const fn exemption(&self) -> Option<&Exemption> {
         self.exemption.as_ref()
     }
@@ -177,7 +157,7 @@ impl Rule {
 
     /// Whether its metric shows any value of the request.
     pub fn shows_values(&self) -> bool {
-        self.detailed_metric || self.levels.iter().any(|level| level.shown() == Shown::Requested)
+        self.detailed_metric || self.levels.iter().any(|level| level.shown == ShownValue::Requested)
     }
 
     /// Its levels, as metrics show them.
@@ -185,7 +165,7 @@ impl Rule {
         &self.levels
     }
 
-    /// Writes the path that a metric has for a request that met this rule.
+    /// Writes the path under which metrics count a request that matched this rule.
     ///
     /// # Errors
     /// When `out` cannot be written to.
@@ -196,12 +176,12 @@ impl Rule {
             }
             out.write_str(&level.key)?;
             let requested = entries.get(at).map_or("", |entry| entry.value);
-            let value = match level.shown() {
-                Shown::Shared(written) => written,
+            let value = match &level.shown {
+                ShownValue::Shared(written) => written,
                 _ if self.detailed_metric => requested,
-                Shown::Requested => requested,
-                Shown::Written(written) => written,
-                Shown::KeyOnly => "",
+                ShownValue::Requested => requested,
+                ShownValue::Written(written) => written,
+                ShownValue::KeyOnly => "",
             };
             if !value.is_empty() {
                 write!(out, "_{value}")?;
@@ -220,28 +200,26 @@ pub struct RuleLimit {
     pub rule: RuleId,
     /// Its name, if it has one.
     pub name: Option<NameId>,
-    /// The algorithm with its parameters; rules with the same ones share it, so
-    /// that it stays in the processor's caches.
+    /// The algorithm with its parameters. Rules with equal ones share it, so that it stays in the processor's caches.
     pub limit: Arc<Limit>,
     /// The unit of time, if it was written as one.
     pub unit: Option<Unit>,
-    /// What it does with its answer, and for which share of keys.
+    /// Whether it refuses, only counts or does nothing, and for which share of keys.
     pub mode: Mode,
-    /// Whether it takes part in the rule that one quota left is enough.
+    /// Whether it is a quota: a request is refused by its quotas only when all of them are used up.
     pub quota: bool,
-    /// The limits that do not apply beside it.
+    /// The limits that do not apply when it matches in the same request.
     pub replaces: Box<[NameId]>,
-    /// What its counters are kept under: the same in every process and after
-    /// every reload, whatever its numbers are.
+    /// The identity of its counters: the same in every process and after every reload, whatever its numbers are.
     pub identity: u64,
-    /// What decides while the store cannot be asked.
+    /// What decides while the store is unavailable.
     pub on_store_error: OnStoreError,
-    /// How closely processes agree.
+    /// How closely processes that share it agree.
     pub consistency: Consistency,
-    /// What happens to a request over it.
+    /// What happens to a request over the limit.
     pub when_over: WhenOver,
     /// The HTTP status of its refusals, if the rule chooses one.
     pub refusal_status: Option<RefusalStatus>,
-    /// What one hit costs.
+    /// The cost of one hit.
     pub cost: u64,
 }

@@ -4,7 +4,7 @@
 //! the whole file, such as duplicates and plans that do not exist.
 
 use serde_json::{Value, json};
-use tidegate_document::{Key, Mapping, Shape, definitions};
+use tidegate_document::{Key, MappingType, Shape, definitions};
 
 use crate::choices::{AlgorithmName, Unit};
 use crate::table::{
@@ -37,7 +37,7 @@ pub fn schema() -> Value {
 }
 
 /// The keys of envoyproxy/ratelimit have no effect in the wrong mapping, but are accepted there.
-fn tolerate_misplaced(mapping: &Mapping, schema: &mut Value) {
+fn tolerate_misplaced(mapping: &MappingType, schema: &mut Value) {
     for (home, key) in all_keys().filter(|(_, key)| is_upstream(key)) {
         if schema["properties"].get(key.name).is_none() {
             let description =
@@ -81,7 +81,7 @@ fn any_case(words: &[&str]) -> String {
     format!("^({})$", words.join("|"))
 }
 
-fn conditions(mapping: &Mapping) -> Vec<Value> {
+fn conditions(mapping: &MappingType) -> Vec<Value> {
     let mut conditions: Vec<Value> = mapping.keys.iter().filter_map(algorithm_condition).collect();
     if mapping.name == DescriptorKeys::mapping().name {
         conditions.extend(descriptor_conditions());

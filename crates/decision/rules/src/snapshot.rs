@@ -1,4 +1,4 @@
-//! All rules, compiled: immutable, and cheap to ask.
+//! All rules, compiled: immutable and fast to query.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,14 +11,14 @@ use ipnet::IpNet;
 use smallvec::SmallVec;
 use tidegate_algorithms::{Charge, Period};
 
-use crate::address::{Grouping, parse_address};
+use crate::address::{PrefixLengths, parse_address};
 use crate::explain::{self, Explanation};
 use crate::identity::version_of;
 use crate::matching::{CountBy, End, Tree, same};
 use crate::rule::{LimitId, NameId, Rule, RuleId, RuleLimit};
 use tidegate_document::Problem;
 
-/// All rules of all domains, as of one moment.
+/// All rules of all domains.
 #[derive(Debug)]
 pub struct Snapshot {
     pub(crate) version: u64,
@@ -45,7 +45,7 @@ impl Default for Snapshot {
 }
 
 impl Snapshot {
-    /// A number that is the same wherever the same texts were compiled in the same order.
+    /// A hash of the texts: equal texts in equal order have equal versions.
     pub const fn version(&self) -> u64 {
         self.version
     }
@@ -53,7 +53,7 @@ impl Snapshot {
     /// The domain of this name.
     #[inline]
     pub fn domain(&self, name: &str) -> Option<&Domain> {
-        // Most snapshots have one, and then nothing has to be hashed.
+        // Most snapshots have one domain; comparing its name is cheaper than hashing.
         match self.domains.first() {
             Some((first, domain)) if same(first, name) => Some(domain),
             _ => self.domains.get(name),
@@ -65,12 +65,12 @@ impl Snapshot {
         self.domains.values()
     }
 
-    /// All rules; a [`RuleId`] is the place of its rule.
+    /// All rules; a [`RuleId`] is an index into them.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }
 
-    /// All limits; a [`LimitId`] is the place of its limit.
+    /// All limits; a [`LimitId`] is an index into them.
     pub fn limits(&self) -> &[RuleLimit] {
         &self.limits
     }
@@ -88,7 +88,7 @@ impl Snapshot {
     /// The limits of a rule of this snapshot.
     #[inline]
     pub fn limits_of(&self, rule: &Rule) -> &[RuleLimit] {
-        // A rule's limits stand side by side.
+        // A rule's limits are adjacent.
         let first = rule.limits.first().map_or(0, |id| id.index());
         let limits = self.limits.get(first..first + rule.limits.len());
         limits.unwrap_or_default()
@@ -99,13 +99,13 @@ impl Snapshot {
         self.names.get(id.index()).map_or("", |name| name)
     }
 
-    /// What a limit is called within its rule: its name, or else its place, from 1.
+    /// The name of a limit within its rule, or else its position, from 1.
     pub fn limit_name(&self, rule: &Rule, limit: &RuleLimit) -> Cow<'_, str> {
         if let Some(name) = limit.name {
             return Cow::Borrowed(self.name(name));
         }
-        let place = rule.limits().iter().position(|id| *id == limit.id).unwrap_or(0);
-        Cow::Owned((place + 1).to_string())
+        let index = rule.limits().iter().position(|id| *id == limit.id).unwrap_or(0);
+        Cow::Owned((index + 1).to_string())
     }
 
     /// Whether the metrics of any rule show values of requests.
@@ -113,7 +113,7 @@ impl Snapshot {
         self.shows_values
     }
 
-    /// What is probably not as meant, though it works.
+    /// Warnings: valid, but probably not as intended.
     pub fn warnings(&self) -> &[Problem] {
         &self.warnings
     }
@@ -134,11 +134,11 @@ pub struct Domain {
     pub(crate) charge: Charge,
     pub(crate) store_deadline: Option<Period>,
     pub(crate) tree: Tree,
-    /// By node: its own part of the path, for explanations.
+    /// The part of the path that each node adds, for explanations.
     pub(crate) labels: Vec<CompactString>,
-    /// The place of each plan among the rules of a node whose plan the value names.
+    /// The plans. The index of a plan is that of its rule among the rules of a [`PlanChoice`].
     pub(crate) plans: IndexMap<Arc<str>, (), FixedState>,
-    /// Where the value names the plan.
+    /// The nodes where the value names the plan.
     pub(crate) choices: Vec<PlanChoice>,
     /// The rules of the whole snapshot.
     pub(crate) rules: Arc<[Rule]>,
@@ -158,23 +158,23 @@ impl fmt::Debug for Domain {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PlanChoice {
     pub(crate) first: RuleId,
-    /// The place of the plan for values that name none.
+    /// The index of the plan for values that name none.
     pub(crate) default: Option<usize>,
 }
 
-/// The rule that a request met.
+/// The rule that a request matched.
 #[derive(Debug)]
-pub struct Found<'s, 'r> {
+pub struct MatchedRule<'s, 'r> {
     /// The rule.
     pub rule: &'s Rule,
-    /// The values that tell counters of this rule apart, in the order of the path.
+    /// The values that select the rule's counters, in the order of the path.
     pub values: Values<'r>,
 }
 
-/// The values that tell a rule's counters apart; up to four without an allocation.
+/// The values that select a rule's counters; up to four without an allocation.
 pub type Values<'r> = SmallVec<[KeyValue<'r>; 4]>;
 
-/// A value of the request as far as it tells counters apart.
+/// The part of a request's value that selects the counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KeyValue<'r> {
     /// The value itself.
@@ -189,46 +189,44 @@ impl Domain {
         &self.name
     }
 
-    /// Who is charged when one limit of a request refuses.
+    /// Which limits are charged when one limit of a request refuses.
     pub const fn charge(&self) -> Charge {
         self.charge
     }
 
-    /// How long a store that has to be asked may take; the service's own
-    /// setting when not given.
+    /// How long the shared store may take; the service's setting if `None`.
     pub const fn store_deadline(&self) -> Option<Period> {
         self.store_deadline
     }
 
-    /// The rule that a request's descriptor meets.
+    /// The rule that a request's descriptor matches.
     ///
-    /// Takes one step down the tree for each entry, never one back. A rule
-    /// applies only when the last entry leads to it. Allocates nothing for up to
-    /// four values that tell counters apart.
+    /// Takes one step down the tree for each entry and never goes back. A rule applies only when the last entry leads to
+    /// it. Allocates nothing for up to four values that select counters.
     #[inline]
-    pub fn find<'s, 'r>(&'s self, entries: &[Entry<'r>]) -> Option<Found<'s, 'r>> {
+    pub fn find<'s, 'r>(&'s self, entries: &[Entry<'r>]) -> Option<MatchedRule<'s, 'r>> {
         let mut values = Values::new();
         let rule = self.find_id(entries, &mut values)?;
-        Some(Found { rule: self.rules.get(rule.index())?, values })
+        Some(MatchedRule { rule: self.rules.get(rule.index())?, values })
     }
 
-    /// The id of the rule that [`Domain::find`] finds. Adds to `values`, which
-    /// spares moving them, and does not look at the rule, which spares fetching it.
+    /// The id of the rule that [`Domain::find`] finds. Adds to `values` instead of returning them, which would copy them,
+    /// and does not read the rule, which may not be cached.
     #[inline]
     pub fn find_id<'r>(&self, entries: &[Entry<'r>], values: &mut Values<'r>) -> Option<RuleId> {
         let mut edge = self.tree.top();
         for entry in entries {
-            edge = self.tree.follow(edge.below, entry.key, entry.value)?;
+            edge = self.tree.step(edge.below, entry.key, entry.value)?.edge;
             match edge.count_by {
                 CountBy::Nothing => {}
                 CountBy::Value => values.push(KeyValue::Text(entry.value)),
-                CountBy::Network(grouping) => push_network(grouping, entry.value, values),
+                CountBy::Network(prefixes) => push_network(prefixes, entry.value, values),
             }
         }
         self.id_at(edge.end, entries.last()?.value)
     }
 
-    /// Says how a request's descriptor is matched, level by level, and why it ends as it does.
+    /// Explains level by level how a request's descriptor is matched.
     pub fn explain(&self, entries: &[Entry<'_>]) -> Explanation {
         explain::explain(self, entries)
     }
@@ -260,20 +258,20 @@ pub(crate) fn counted(count_by: CountBy, value: &str) -> Option<KeyValue<'_>> {
     match count_by {
         CountBy::Nothing => None,
         CountBy::Value => Some(KeyValue::Text(value)),
-        CountBy::Network(grouping) => Some(counted_by_network(grouping, value)),
+        CountBy::Network(prefixes) => Some(counted_by_network(prefixes, value)),
     }
 }
 
-/// Apart, so that the common way stays short.
+/// Not inlined, so that the common path stays short.
 #[inline(never)]
-fn push_network<'r>(grouping: Grouping, value: &'r str, values: &mut Values<'r>) {
-    values.push(counted_by_network(grouping, value));
+fn push_network<'r>(prefixes: PrefixLengths, value: &'r str, values: &mut Values<'r>) {
+    values.push(counted_by_network(prefixes, value));
 }
 
-fn counted_by_network(grouping: Grouping, value: &str) -> KeyValue<'_> {
+fn counted_by_network(prefixes: PrefixLengths, value: &str) -> KeyValue<'_> {
     match parse_address(value) {
-        Some(address) => KeyValue::Net(grouping.group(address)),
-        // What is no address is still limited, under its own text.
+        Some(address) => KeyValue::Net(prefixes.group(address)),
+        // A value that is not an address is limited under its text.
         None => KeyValue::Text(value),
     }
 }

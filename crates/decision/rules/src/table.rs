@@ -4,7 +4,7 @@
 //! knows the word. The other marks name the algorithms that a key has a meaning for: their words, `timed` for all
 //! with a length of time, `counting` for those that count hits; without one, all algorithms.
 
-use tidegate_document::{Key, Located, Mapping, Named, ScalarOr, mapping};
+use tidegate_document::{Key, LocatedValue, MappingType, NameMap, ScalarOr, mapping};
 
 use crate::choices::{
     AlgorithmName, ChargeWord, ConsistencyWord, ModeWord, OnStoreErrorWord, PlanSource,
@@ -17,17 +17,17 @@ mapping! {
     /// the top level of the file
     pub(crate) RuleFileKeys "root" {
         /// The namespace of these rules. Requests name it.
-        domain [upstream]: Option<Located<RuleName>> = required,
+        domain [upstream]: Option<LocatedValue<RuleName>> = required,
         /// The rules: a tree, matched entry by entry.
         descriptors [upstream]: Vec<Descriptor>,
         /// Which limits are charged when one limit of a request refuses: none of them (the default), or every limit
         /// that matched, as in envoyproxy/ratelimit.
-        charge: Option<Located<ChargeWord>>,
+        charge: Option<LocatedValue<ChargeWord>>,
         /// How long the shared store may take for a request of this domain before it counts as failed, such as
         /// `20ms`. Default: `store.redis.deadline` of the configuration.
-        store_deadline: Option<Located<Interval>>,
+        store_deadline: Option<LocatedValue<Interval>>,
         /// Named sets of limits. Descriptors refer to them with `plan`.
-        plans: Option<Named<PlanKeys>>,
+        plans: Option<NameMap<PlanKeys>>,
     }
 }
 
@@ -35,7 +35,7 @@ mapping! {
     /// a descriptor
     pub(crate) DescriptorKeys "descriptor" {
         /// The key of the request's entry.
-        key [upstream]: Option<Located<RuleName>> = required,
+        key [upstream]: Option<LocatedValue<RuleName>> = required,
         /// The value of the request's entry; `*` stands for any characters. Without it every value matches and has a
         /// counter of its own.
         value [upstream]: Option<RuleText>,
@@ -48,12 +48,12 @@ mapping! {
         /// Several limits of this rule, all of which apply. Instead of `rate_limit`.
         limits: Option<LimitList>,
         /// The plan whose limits this rule has: a name, or where to find the name.
-        plan: Option<Located<ScalarOr<PlanName, PlanChoiceKeys>>>,
+        plan: Option<LocatedValue<ScalarOr<PlanName, PlanChoiceKeys>>>,
         /// Rules for the next entry of the request.
         descriptors [upstream]: Vec<Descriptor>,
         /// What the limits of this rule do: `enforce` (the default) refuses, `shadow` only counts, `off` does
         /// nothing.
-        mode: Option<Located<ModeWord>>,
+        mode: Option<LocatedValue<ModeWord>>,
         /// The percentage of keys for which the limits of this rule are enforced; for the others they are in shadow
         /// mode. Default 100.
         enforce_percent: Option<u64> = optional in 0..=100,
@@ -62,7 +62,7 @@ mapping! {
         /// A request is refused by its quota limits only when all of them are used up.
         quota_mode [upstream]: Option<bool>,
         /// All values that match the pattern or the range share one counter.
-        share_threshold [upstream]: Option<Located<bool>>,
+        share_threshold [upstream]: Option<LocatedValue<bool>>,
         /// The metric of this rule has every key and value of the request.
         detailed_metric [upstream]: Option<bool>,
         /// The metric of this rule has the request's value at this level.
@@ -76,7 +76,7 @@ mapping! {
     /// a limit (`rate_limit` or an item of `limits`)
     pub(crate) LimitKeys "limit" {
         /// The unit of time. A month is 30 days and a year 365, unless `calendar` is set.
-        unit [upstream, timed]: Option<Located<UnitText>>,
+        unit [upstream, timed]: Option<LocatedValue<UnitText>>,
         /// How many hits are allowed per unit of time; for `concurrency`, at once. Without it the limit is zero and
         /// refuses everything.
         requests_per_unit [upstream]: Option<u64> = optional in 0..=u64::MAX,
@@ -85,7 +85,7 @@ mapping! {
         /// A name for answers and for `replaces`. It also keeps the usage of a limit when the list of limits changes.
         name [upstream]: Option<RuleText>,
         /// Named limits that do not apply when this one matches in the same request.
-        replaces [upstream]: Vec<Located<ReplacedKeys>>,
+        replaces [upstream]: Vec<LocatedValue<ReplacedKeys>>,
         /// How to limit. Default `fixed_window`.
         algorithm: Option<AlgorithmName>,
         /// The length of time instead of a unit, from 1ms to 366d: `500ms`, `30s`, `5m`, `1h30m`, `7d`, `2w`.
@@ -99,7 +99,7 @@ mapping! {
         /// The window is a day, week, month or year of the calendar.
         calendar [fixed_window]: Option<bool>,
         /// The time zone of the calendar, such as `Europe/Berlin`. Default `UTC`.
-        time_zone [fixed_window]: Option<Located<RuleName>>,
+        time_zone [fixed_window]: Option<LocatedValue<RuleName>>,
         /// Refused requests count too: a caller that keeps retrying stays refused.
         count_refused [counting]: Option<bool>,
         /// How long a slot is held that nobody renews. Default `60s`.
@@ -109,7 +109,7 @@ mapping! {
         /// The percentage of keys for which this limit is enforced; overrides the rule's.
         enforce_percent: Option<u64> = optional in 0..=100,
         /// By how much, and for how long, the limit may be exceeded.
-        soft: Option<Located<SoftKeys>>,
+        soft: Option<LocatedValue<SoftKeys>>,
         /// What decides while the shared store is unavailable: `local` (this process, on its share of the limit; the
         /// default), `allow` or `deny`.
         on_store_error: Option<OnStoreErrorWord>,
@@ -146,7 +146,7 @@ mapping! {
         /// Where the plan's name is: in the value of the request's entry.
         from: Option<PlanSource> = required,
         /// The plan for values that name no plan. Without it such requests are not limited by this rule.
-        default: Option<Located<RuleName>>,
+        default: Option<LocatedValue<RuleName>>,
     }
 }
 
@@ -181,7 +181,7 @@ pub(crate) fn is_upstream(key: &Key) -> bool {
 }
 
 /// Whether envoyproxy/ratelimit has such a mapping too.
-pub(crate) fn is_upstream_mapping(mapping: &Mapping) -> bool {
+pub(crate) fn is_upstream_mapping(mapping: &MappingType) -> bool {
     matches!(mapping.name, "root" | "descriptor" | "limit" | "replaced")
 }
 
@@ -196,13 +196,13 @@ pub(crate) fn algorithms_of(key: &Key) -> Vec<AlgorithmName> {
 }
 
 /// Every key, with its mapping.
-pub(crate) fn all_keys() -> impl Iterator<Item = (&'static Mapping, &'static Key)> {
+pub(crate) fn all_keys() -> impl Iterator<Item = (&'static MappingType, &'static Key)> {
     let mappings = RuleFileKeys::mapping().reachable().into_iter();
     mappings.flat_map(|mapping| mapping.keys.iter().map(move |key| (mapping, key)))
 }
 
 /// The mappings that have a key of this name.
-pub(crate) fn homes_of(name: &str) -> impl Iterator<Item = (&'static Mapping, &'static Key)> {
+pub(crate) fn homes_of(name: &str) -> impl Iterator<Item = (&'static MappingType, &'static Key)> {
     all_keys().filter(move |(_, key)| key.name == name)
 }
 

@@ -1,7 +1,6 @@
 //! Every rule file under `cases` leads to exactly the diagnostics beside it.
 //!
-//! After a change that is meant, `cargo run -p tidegate-rules --example bless_cases`
-//! writes them anew; the difference is then for review.
+//! After an intended change, `cargo run -p tidegate-rules --example bless_cases` rewrites them; review the difference.
 
 #[path = "support/cases.rs"]
 mod cases;

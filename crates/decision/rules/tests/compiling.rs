@@ -1,4 +1,4 @@
-//! What rule files become.
+//! The compilation of rule files.
 
 mod support;
 
@@ -280,7 +280,7 @@ fn a_report_lists_so_many_problems_and_counts_the_rest() {
     let wrong = "  - {key: k, wrong: 1}\n".repeat(PROBLEMS_MAX);
     let report = try_compile(&format!("domain: d\ndescriptors:\n{wrong}")).unwrap_err();
     assert_eq!(report.problems().len(), PROBLEMS_MAX);
-    // As many again are duplicates of the first, less that first one.
+    // Each but the first is also a duplicate of the first.
     assert_eq!(report.omitted(), PROBLEMS_MAX - 1);
     assert!(report.to_string().ends_with("and 99 more\n"));
 }

@@ -1,4 +1,4 @@
-//! What counters are kept under: the same for ever, and never shared.
+//! The identities of counters: they never change, and no two limits share one.
 
 mod support;
 
@@ -11,7 +11,7 @@ fn identities(descriptors: &str) -> Vec<u64> {
     snapshot.limits().iter().map(|limit| limit.identity).collect()
 }
 
-/// These numbers are in stores out there. If this fails, every counter is lost.
+/// Deployed stores hold these numbers. If this test fails, every stored counter is lost.
 #[test]
 fn identities_never_change() {
     let rules = "[{key: user, value: 'a*', limits: [
@@ -25,7 +25,7 @@ fn identities_never_change() {
     );
 }
 
-/// The same for each algorithm, and for whatever else a rule is told apart by.
+/// The same for each algorithm, and for every other part of an identity.
 #[test]
 fn identities_of_every_algorithm_and_kind_of_rule_never_change() {
     let limits = "limits: [

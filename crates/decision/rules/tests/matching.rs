@@ -1,4 +1,4 @@
-//! Which rule a request meets, and under which values it is counted.
+//! Which rule a request matches, and which values select its counter.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! The matcher against a slow one that is obviously right, on random rules and requests.
+//! Compares the matcher with a slow, simple one on random rules and requests.
 
 mod support;
 
@@ -7,12 +7,12 @@ use support::{compiled, entries, show};
 
 /// A descriptor as written.
 #[derive(Clone, Debug)]
-struct Written {
+struct DescriptorText {
     key: String,
     value: Value,
     share: bool,
     limited: bool,
-    children: Vec<Written>,
+    children: Vec<DescriptorText>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -22,7 +22,7 @@ enum Value {
     Cidr(String),
 }
 
-impl Written {
+impl DescriptorText {
     fn yaml(&self) -> serde_json::Value {
         let mut yaml = serde_json::json!({"key": self.key});
         match &self.value {
@@ -36,7 +36,7 @@ impl Written {
         if self.shares() {
             yaml["share_threshold"] = true.into();
         }
-        yaml["descriptors"] = self.children.iter().map(Written::yaml).collect();
+        yaml["descriptors"] = self.children.iter().map(DescriptorText::yaml).collect();
         yaml
     }
 
@@ -77,7 +77,7 @@ fn range_length(range: &str, value: &str) -> Option<usize> {
     value.starts_with(start).then_some(length)
 }
 
-fn step<'w>(level: &'w [Written], key: &str, value: &str) -> Option<&'w Written> {
+fn step<'w>(level: &'w [DescriptorText], key: &str, value: &str) -> Option<&'w DescriptorText> {
     let of_key = || level.iter().filter(|written| written.key == key);
     let exact = of_key().find(|written| written.value == Value::Text(value.to_owned()));
     let like = || {
@@ -90,7 +90,7 @@ fn step<'w>(level: &'w [Written], key: &str, value: &str) -> Option<&'w Written>
         })
     };
     let within = || {
-        let length = |written: &&Written| match &written.value {
+        let length = |written: &&DescriptorText| match &written.value {
             Value::Cidr(range) => range_length(range, value),
             _ => None,
         };
@@ -101,7 +101,10 @@ fn step<'w>(level: &'w [Written], key: &str, value: &str) -> Option<&'w Written>
 }
 
 /// The path and the values, as in [`support::found`].
-fn reference(rules: &[Written], request: &[(String, String)]) -> Option<(String, Vec<String>)> {
+fn reference(
+    rules: &[DescriptorText],
+    request: &[(String, String)],
+) -> Option<(String, Vec<String>)> {
     let mut level = rules;
     let mut path = Vec::new();
     let mut values = Vec::new();
@@ -121,12 +124,13 @@ fn reference(rules: &[Written], request: &[(String, String)]) -> Option<(String,
     limited.then(|| (path.join("."), values))
 }
 
-/// Without those that would be duplicates, at any level.
-fn unique(level: Vec<Written>) -> Vec<Written> {
-    let mut kept: Vec<Written> = Vec::new();
+/// Removes descriptors that would be duplicates, at any level.
+fn unique(level: Vec<DescriptorText>) -> Vec<DescriptorText> {
+    let mut kept: Vec<DescriptorText> = Vec::new();
     for mut written in level {
         written.children = unique(written.children);
-        let taken = |other: &Written| other.key == written.key && other.value == written.value;
+        let taken =
+            |other: &DescriptorText| other.key == written.key && other.value == written.value;
         if !kept.iter().any(taken) {
             kept.push(written);
         }
@@ -144,14 +148,20 @@ fn value() -> impl Strategy<Value = Value> {
     ]
 }
 
-fn level() -> impl Strategy<Value = Vec<Written>> {
+fn level() -> impl Strategy<Value = Vec<DescriptorText>> {
     let leaf = ("[ab](_[ab])?", value(), any::<bool>(), any::<bool>()).prop_map(
-        |(key, value, share, limited)| Written { key, value, share, limited, children: Vec::new() },
+        |(key, value, share, limited)| DescriptorText {
+            key,
+            value,
+            share,
+            limited,
+            children: Vec::new(),
+        },
     );
     let tree = leaf.prop_recursive(3, 60, 8, |inner| {
         let limits = ("[ab]", value(), any::<bool>(), any::<bool>());
         (limits, prop::collection::vec(inner, 0..12)).prop_map(
-            |((key, value, share, limited), children)| Written {
+            |((key, value, share, limited), children)| DescriptorText {
                 key,
                 value,
                 share,
@@ -183,7 +193,7 @@ proptest! {
         rules in level(),
         requests in prop::collection::vec(request(), 1..40),
     ) {
-        let descriptors: Vec<_> = rules.iter().map(Written::yaml).collect();
+        let descriptors: Vec<_> = rules.iter().map(DescriptorText::yaml).collect();
         // JSON is YAML.
         let text = serde_json::json!({"domain": "d", "descriptors": descriptors}).to_string();
         let snapshot = compiled(&text);

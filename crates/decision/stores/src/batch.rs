@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 pub use tidegate_algorithms::{Charge, Consistency, OnStoreError};
-use tidegate_algorithms::{Decision, Holder, Limit, Nanos, Outcome, Retry, Tenure, Timestamp};
+use tidegate_algorithms::{CheckInput, Decision, Holder, Limit, Nanos, State, Tenure, Timestamp};
 
 use crate::fingerprint::Fingerprint;
 
@@ -23,6 +23,23 @@ pub enum Verb {
     Reset,
     /// Charge the whole cost, also beyond the limit: it was admitted elsewhere.
     Charge,
+}
+
+impl Verb {
+    /// Applies the verb to the state of one key.
+    pub(crate) fn apply(self, limit: &Limit, state: &mut State, input: CheckInput) -> Decision {
+        match self {
+            Verb::Check => limit.check(state, input),
+            Verb::Peek => limit.peek(state, input),
+            Verb::Take => limit.take(state, input),
+            Verb::Refund => limit.refund(state, input),
+            Verb::Reset => {
+                *state = State::Unused;
+                limit.peek(state, input.with_cost(0))
+            }
+            Verb::Charge => limit.overcharge(state, input),
+        }
+    }
 }
 
 /// The effect of a check's answer on the request.
@@ -87,6 +104,12 @@ impl<'a> Check<'a> {
             role: Role::Required,
             policy: Policy::default(),
         }
+    }
+
+    /// The input of the limit's decision at `now`.
+    #[inline]
+    pub(crate) const fn input(&self, now: Timestamp) -> CheckInput {
+        CheckInput { cost: self.cost, now, holder: self.holder, tenure: self.tenure }
     }
 }
 
@@ -154,19 +177,13 @@ pub struct Answer {
 
 impl Answer {
     /// The initial value of an answer slot.
-    pub const BLANK: Answer = Answer {
-        decision: Decision {
-            outcome: Outcome::Admitted,
-            limit: 0,
-            remaining: 0,
-            taken: 0,
-            retry: Retry::Now,
-            reset_after: Nanos::ZERO,
-            delay: Nanos::ZERO,
-            soft: false,
-        },
-        basis: Basis::Exact,
-    };
+    pub const BLANK: Answer = Answer::exact(Decision::admitted(0, 0, 0, Nanos::ZERO));
+
+    /// An answer from the key's own counter.
+    #[inline(always)]
+    pub(crate) const fn exact(decision: Decision) -> Self {
+        Answer { decision, basis: Basis::Exact }
+    }
 }
 
 /// A slot that a store writes an answer into.

@@ -72,13 +72,8 @@ impl Fingerprint {
 /// A hash function for keys.
 #[derive(Clone, Copy, Debug)]
 pub struct Fingerprinter {
-    method: Method,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Method {
-    Seeded(Secrets),
-    Shared,
+    /// None if processes share the fingerprints.
+    secrets: Option<Secrets>,
 }
 
 impl Fingerprinter {
@@ -86,28 +81,28 @@ impl Fingerprinter {
     pub fn random() -> Self {
         let random = RandomState::new();
         let secrets = [1, 2, 3, 4, 5].map(|number: u64| random.hash_one(number));
-        Fingerprinter { method: Method::Seeded(Secrets(secrets)) }
+        Fingerprinter { secrets: Some(Secrets(secrets)) }
     }
 
     /// With a given seed, so that runs can be repeated.
     pub fn seeded(seed: u64) -> Self {
         let numbered = |number: u64| seed.wrapping_add(number.wrapping_mul(SPREAD[0]));
         let secrets = [1, 2, 3, 4, 5].map(|number| fold(numbered(number), SPREAD[1]));
-        Fingerprinter { method: Method::Seeded(Secrets(secrets)) }
+        Fingerprinter { secrets: Some(Secrets(secrets)) }
     }
 
     /// The same in every process: BLAKE3 cut to 128 bits. Finding keys that collide takes about 2⁶⁴
     /// attempts.
     pub const fn shared() -> Self {
-        Fingerprinter { method: Method::Shared }
+        Fingerprinter { secrets: None }
     }
 
     /// The fingerprint of `value` within a group (a rule).
     #[inline]
     pub fn of(&self, group: u64, value: &[u8]) -> Fingerprint {
-        match &self.method {
-            Method::Seeded(secrets) => secrets.fingerprint(group, value),
-            Method::Shared => Fingerprint::from_bits(digest(group, value)),
+        match &self.secrets {
+            Some(secrets) => secrets.fingerprint(group, value),
+            None => Fingerprint::from_bits(digest(group, value)),
         }
     }
 }

@@ -4,10 +4,30 @@
 //! pure functions of `tidegate-algorithms`. [`MemoryStore`] keeps the state in this process. With the feature `redis`,
 //! `RedisStore` keeps it in Redis or Valkey, where many processes share it. With `shared`, `SharedStore` wraps such a
 //! store and calls it less often.
+//!
+//! ```
+//! use tidegate_algorithms::{Limit, Period, Timestamp, TokenBucket};
+//! use tidegate_stores::{Answers, Batch, Charge, Check, Key, MemoryConfig, MemoryStore, Verb};
+//!
+//! let store = MemoryStore::new(MemoryConfig::default())?;
+//! let limit = Limit::new(TokenBucket::new(10, Period::SECOND, 1));
+//! let key = Key { fingerprint: store.fingerprinter().of(1, b"alice"), group: 1 };
+//! let checks = [Check::new(key, &limit, 1)];
+//! let now = Timestamp::from_secs(1_800_000_000);
+//! let batch = Batch::new(Verb::Check, Charge::AllOrNothing, now, &checks);
+//!
+//! let mut answers = Answers::new();
+//! store.apply_now(&batch, &mut answers);
+//! store.apply_now(&batch, &mut answers);
+//! assert!(answers[0].decision.is_admitted());
+//! assert!(!answers[1].decision.is_admitted());
+//! # Ok::<(), tidegate_stores::ConfigError>(())
+//! ```
 
 mod fingerprint;
 
 mod batch;
+mod check_all;
 mod counter_store;
 
 mod memory;

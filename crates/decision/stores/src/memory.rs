@@ -24,13 +24,12 @@ mod verbs;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tidegate_algorithms::{CheckInput, Holder, Nanos, Timestamp};
+#[cfg(feature = "shared")]
+use tidegate_algorithms::State;
+use tidegate_algorithms::{Nanos, Timestamp};
 use tidegate_metrics::{Collector, Exposition};
 
-#[cfg(feature = "shared")]
-use tidegate_algorithms::{Decision, State};
-
-use crate::batch::{Answer, AnswerSlot, Answers, Batch, Check, Key, Verb};
+use crate::batch::{Answer, AnswerSlot, Answers, Batch, Verb};
 use crate::counter_store::{CounterStore, StoreError};
 use crate::fingerprint::{Fingerprint, Fingerprinter};
 pub use known_keys::UnitsOutcome;
@@ -185,7 +184,7 @@ impl MemoryStore {
     #[inline(never)]
     fn answer_generally(&self, batch: &Batch<'_>, slots: &mut [impl AnswerSlot]) {
         let answers: Answers = match (batch.verb, batch.checks) {
-            (Verb::Check | Verb::Peek, [_, _, ..]) => self.decide_together(batch),
+            (Verb::Check | Verb::Peek, [_, _, ..]) => self.decide_request(batch),
             (verb, checks) => {
                 checks.iter().map(|check| self.apply_to_key(verb, check, batch.now)).collect()
             }
@@ -237,30 +236,14 @@ impl MemoryStore {
     /// The state of a key.
     #[cfg(feature = "shared")]
     pub(crate) fn get(&self, key: Fingerprint) -> State {
-        let mut shard = self.lock(key);
-        let loaded = shard.load(key);
-        let state = loaded.state.clone();
-        if !loaded.is_new() {
-            // Stored as it was, idle or not.
-            let _ = shard.store(key, loaded, Timestamp::EPOCH, self.shard_budget_shared);
-        }
-        state
+        let shard = self.lock(key);
+        shard.find(key).map_or(State::Unused, |slot| shard.state_at(slot))
     }
 
     /// Removes a key.
     #[cfg(feature = "shared")]
     pub(crate) fn remove(&self, key: Fingerprint) {
         self.lock(key).remove(key);
-    }
-
-    /// Applies a verb to one key.
-    #[cfg(feature = "shared")]
-    pub(crate) fn act_one(&self, verb: Verb, check: &Check<'_>, now: Timestamp) -> Decision {
-        let answer = match verb {
-            Verb::Check => self.check_one(check, now),
-            verb => self.apply_to_key(verb, check, now),
-        };
-        answer.decision
     }
 
     #[inline]
@@ -271,13 +254,6 @@ impl MemoryStore {
     #[inline]
     const fn shard_of(&self, key: Fingerprint) -> usize {
         (key.shard_bits() & self.mask) as usize
-    }
-}
-
-impl MemoryStore {
-    /// Frees slots that were taken as [`Tenure::Held`](tidegate_algorithms::Tenure::Held).
-    pub fn release(&self, key: Key, holder: Holder, count: u64) {
-        self.release_slots(key, holder, count);
     }
 }
 
@@ -299,9 +275,4 @@ impl CounterStore for MemoryStore {
     fn collect(&self, _now: Timestamp, out: &mut Exposition) {
         self.stats().collect(out);
     }
-}
-
-#[inline]
-const fn input(check: &Check<'_>, now: Timestamp) -> CheckInput {
-    CheckInput { cost: check.cost, now, holder: check.holder, tenure: check.tenure }
 }

@@ -27,15 +27,16 @@ use tidegate_algorithms::{Period, Timestamp};
 use tidegate_metrics::{Collector, Exposition};
 use tidegate_redis_link::{
     BatchingClient, ClientFigures, LinkState, RedisServers, RedisSettings, RedisSettingsError,
+    ScriptCall,
 };
 
-use crate::batch::{Answer, Answers, Basis, Batch, Charge, Check, Key, Verb};
+use crate::batch::{Answer, Answers, Batch, Charge, Check, Key, Verb};
 use crate::counter_store::{CounterStore, StoreError};
 use crate::shared::{CurrentRoute, Remote};
 use codec::{Request, ScriptVerb};
-use exchange::{Exchange, Limits};
+use exchange::Exchange;
 use held_slots::HeldSlots;
-use rounded_limit::{MICRO, rounded_limit};
+use rounded_limit::{MICRO, rounded_limits};
 
 pub use held_slots::HeldCounts;
 pub use upstream::{UpstreamLayout, UpstreamStore};
@@ -109,20 +110,17 @@ impl RedisStore {
         script::TEXT
     }
 
-    /// The script's argument for these checks, which follows the instant. For benchmarks that run the script without the
-    /// client.
+    /// The script's argument for these checks, which follows the instant. For benchmarks that run the script without
+    /// the client.
     #[doc(hidden)]
     pub fn script_body(&self, batch: &Batch<'_>) -> Vec<u8> {
-        let limits: Limits<'_> =
-            batch.checks.iter().map(|check| rounded_limit(check.limit)).collect();
-        let request = Request {
-            verb: ScriptVerb::of(batch),
-            checks: batch.checks,
-            limits: &limits,
-            expected: self.server_time(batch.now),
-            settled: &[],
-        };
-        request.call(&self.prefix).body.to_vec()
+        self.first_call(ScriptVerb::of(batch), batch.checks, batch.now).body.to_vec()
+    }
+
+    /// A script call without settled states.
+    fn first_call(&self, verb: ScriptVerb, checks: &[Check<'_>], now: Timestamp) -> ScriptCall {
+        let (limits, expected) = (rounded_limits(checks), self.server_time(now));
+        Request { verb, checks, limits: &limits, expected, settled: &[] }.call(&self.prefix)
     }
 
     /// The key of a counter in Redis. For benchmarks.
@@ -143,7 +141,7 @@ impl RedisStore {
         within: Option<Duration>,
     ) -> Result<bool, StoreError> {
         let checks = [*check];
-        let limits = [rounded_limit(check.limit)];
+        let limits = rounded_limits(&checks);
         let batch = Batch { within, ..Batch::new(Verb::Peek, Charge::AllOrNothing, now, &checks) };
         Exchange::new(self, &batch, &limits).renew().await
     }
@@ -157,15 +155,13 @@ impl RedisStore {
     ) -> Result<(), StoreError> {
         let Some(first) = batch.checks.first() else { return Ok(()) };
         route.set(self.route(first.key));
-        let limits: Limits<'_> =
-            batch.checks.iter().map(|check| rounded_limit(check.limit)).collect();
+        let limits = rounded_limits(batch.checks);
         let decisions = if self.is_cluster && across_slots::is_spread(batch.checks) {
             across_slots::decide(self, batch, &limits, route).await?
         } else {
             Exchange::new(self, batch, &limits).decide().await?
         };
-        let exact = |decision| Answer { decision, basis: Basis::Exact };
-        answers.extend(decisions.into_iter().map(exact));
+        answers.extend(decisions.into_iter().map(Answer::exact));
         Ok(())
     }
 
@@ -199,15 +195,8 @@ impl CounterStore for RedisStore {
     fn give_back(&self, batch: &Batch<'_>) {
         self.held_slots.release(batch);
         for check in batch.checks {
-            let (checks, limits) = ([*check], [rounded_limit(check.limit)]);
-            let request = Request {
-                verb: ScriptVerb::Refund,
-                checks: &checks,
-                limits: &limits,
-                expected: self.server_time(batch.now),
-                settled: &[],
-            };
-            self.client.send_and_forget(request.call(&self.prefix), REFUND_WITHIN);
+            let call = self.first_call(ScriptVerb::Refund, &[*check], batch.now);
+            self.client.send_and_forget(call, REFUND_WITHIN);
         }
     }
 

@@ -1,17 +1,17 @@
 //! Counters that many processes share, behind any [`Remote`] store.
 //!
 //! Each check has a consistency mode. *Exact* calls the remote each time. *Leased* takes slices of the limit ahead and
-//! decides locally; it never exceeds the limit. *Eventual* counts locally and adds up on a beat; it exceeds the limit by
-//! at most a stated bound. When the remote fails, the check's policy decides: by this node's share (`local`), by
+//! decides locally; it never exceeds the limit. *Eventual* counts locally and adds up on a beat; it exceeds the limit
+//! by at most a stated bound. When the remote fails, the check's policy decides: by this node's share (`local`), by
 //! admitting (`allow`), or with an error (`deny`). `docs/consistency.md` has the bounds and their proofs.
 //!
-//! Requests are in [`decide`], background work in [`background`]. Decisions take `now` from their batch; the store reads
-//! only tokio's clock, for deadlines.
+//! Requests are in [`decide`], background work in [`background`]. Decisions take `now` from their batch; the store
+//! reads only tokio's clock, for deadlines.
 
 mod background;
 mod breaker;
 mod breakers;
-mod clock_watch;
+mod clock_reading;
 mod decide;
 mod join_all;
 mod lease;
@@ -27,10 +27,12 @@ mod remote;
 mod route_breaker;
 mod sharded_map;
 mod tally;
+mod transfer;
 mod verbs;
 
 pub use lease_terms::consistency_for;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -45,7 +47,6 @@ use lease::Leases;
 use metrics::Counters;
 use node::Nodes;
 use outage::Outage;
-use random::Random;
 use refusal_cache::RefusalCache;
 use region::Region;
 use route_breaker::RouteBreaker;
@@ -55,6 +56,7 @@ use tally::Tallies;
 pub(crate) use join_all::join_all;
 pub use lease::LeaseCounts;
 pub use metrics::{Metrics, OVERSHOOT_BOUNDS, SHARED_METRICS};
+pub(crate) use random::Random;
 pub use remote::{CurrentRoute, NodeId, Remote, Route};
 
 /// Settings of a [`SharedStore`].
@@ -112,7 +114,7 @@ pub struct SharedStore<R> {
     tallies: Tallies,
     outage: Outage,
     regions: Vec<Region<R>>,
-    counters: Counters,
+    counters: Arc<Counters>,
     /// When the settling of an outage's debts may start.
     settle_from: AtomicU64,
 }
@@ -124,17 +126,22 @@ impl<R: Remote> SharedStore<R> {
     /// When `known_bytes` is too small.
     pub fn new(remote: R, settings: SharedSettings) -> Result<Self, ConfigError> {
         let mut random = Random::new(settings.seed);
+        let counters = Arc::new(Counters::default());
         let refusals_for = Nanos::from(settings.refusals_for);
         Ok(SharedStore {
             remote,
-            breakers: Breakers::new("this region", Random::new(Some(random.next()))),
+            breakers: Breakers::new(
+                "this region",
+                Random::new(Some(random.next())),
+                Arc::clone(&counters),
+            ),
             nodes: Nodes::new(NodeId(random.next()), settings.nodes_expected),
             refusal_cache: RefusalCache::new(refusals_for),
             leases: Leases::new(settings.keys_max, refusals_for),
             tallies: Tallies::new(settings.keys_max),
             outage: Outage::new(settings.keys_max, settings.known_bytes, settings.seed)?,
             regions: Vec::new(),
-            counters: Counters::default(),
+            counters,
             settle_from: AtomicU64::new(0),
             settings,
         })
@@ -144,7 +151,7 @@ impl<R: Remote> SharedStore<R> {
     #[must_use]
     pub fn with_region(mut self, name: impl Into<String>, remote: R) -> Self {
         let seed = self.settings.seed.map(|seed| seed.wrapping_add(self.regions.len() as u64 + 1));
-        let breaker = RouteBreaker::new(name.into(), Random::new(seed));
+        let breaker = RouteBreaker::new(name.into(), Random::new(seed), Arc::clone(&self.counters));
         self.regions.push(Region::new(remote, breaker, self.settings.keys_max));
         self
     }
@@ -168,7 +175,7 @@ impl<R: Remote> SharedStore<R> {
             leases: self.leases.counts(),
             tallies: self.tallies.len(),
             owing: self.outage.owing(),
-            pending: region::pending(&self.regions),
+            pending: self.regions.iter().map(Region::pending).sum(),
             nodes: self.nodes.live(),
             ..read
         }

@@ -445,8 +445,7 @@ fn keys_of_any_bytes_and_length_are_distinct() {
 }
 
 proptest! {
-    /// Growing, sweeping and closing gaps lose and confuse no key: every key's
-    /// count is what a plain map says.
+    /// Growing, sweeping and removing lose or confuse no key: every key's count equals that of a plain map.
     #[test]
     fn inserting_and_expiring_keys_in_any_order_loses_none(
         steps in prop::collection::vec((0..60_u16, 0..3_u64), 1..400),
@@ -499,14 +498,14 @@ proptest! {
                 ..check(&in_slots, &format!("padding {number}"), &many)
             });
             let padded: Vec<Check<'_>> = checks.iter().copied().chain(padding).collect();
-            let told = |store: &MemoryStore, checks: &[Check<'_>]| {
+            let decided = |store: &MemoryStore, checks: &[Check<'_>]| {
                 let mut answers = Answers::new();
                 let batch = Batch::new(Verb::Check, charge, after(seconds), checks);
                 store.apply_now(&batch, &mut answers);
                 answers.truncate(asked.len());
                 answers
             };
-            prop_assert_eq!(told(&in_slots, &checks), told(&in_general, &padded));
+            prop_assert_eq!(decided(&in_slots, &checks), decided(&in_general, &padded));
         }
     }
 }

@@ -57,7 +57,7 @@ async fn ask(store: &UpstreamStore, limit: &Limit, cost: u64) -> Decision {
     apply(store, Verb::Check, Charge::Always, &checks).await[0]
 }
 
-/// What upstream does for each hit.
+/// The commands of upstream for each hit.
 fn hit(server: &Server, key: &str, cost: u64) -> Reply {
     let sum = server.tell(&["INCRBY", key, &cost.to_string()]);
     server.tell(&["EXPIRE", key, "360"]);
@@ -109,8 +109,8 @@ async fn limits_per_second_live_in_a_server_of_their_own() {
     let store = upstream(&server).await.with_per_second(connected(&fast).await);
     let (second, minute) = (window(5, Period::SECOND), window(5, Period::MINUTE));
     let checks = [("api_a_", check("a", &second, 2)), ("api_b_", check("b", &minute, 3))];
-    let told = apply(&store, Verb::Check, Charge::Always, &checks).await;
-    assert_eq!([told[0].remaining, told[1].remaining], [3, 2]);
+    let decided = apply(&store, Verb::Check, Charge::Always, &checks).await;
+    assert_eq!([decided[0].remaining, decided[1].remaining], [3, 2]);
     assert_eq!(count(&fast, "shared_api_a_1800000017").as_deref(), Some("2"));
     assert_eq!(count(&server, "shared_api_b_1800000000").as_deref(), Some("3"));
     assert_eq!(server.tell(&["DBSIZE"]), Reply::Number(1));
@@ -124,22 +124,22 @@ async fn other_limits_are_kept_our_way() {
     let bucket = Limit::new(TokenBucket::new(5, Period::SECOND, 5));
     let window = window(5, Period::MINUTE);
     let checks = [("api_a_", check("a", &bucket, 2)), ("api_b_", check("b", &window, 1))];
-    let told = apply(&store, Verb::Check, Charge::Always, &checks).await;
-    assert_eq!([told[0].remaining, told[1].remaining], [3, 4]);
+    let decided = apply(&store, Verb::Check, Charge::Always, &checks).await;
+    assert_eq!([decided[0].remaining, decided[1].remaining], [3, 4]);
     let keys = server.tell(&["KEYS", "tg{*"]);
     assert_eq!(keys.list().len(), 1);
 }
 
 #[tokio::test]
-async fn a_request_that_is_refused_together_leaves_no_trace_where_refusals_do_not_count() {
+async fn a_request_that_one_limit_refuses_leaves_no_trace_where_refusals_do_not_count() {
     let server = Server::redis();
     let store = upstream(&server).await;
     let plain = |limit| Limit::new(FixedWindow::new(limit, Window::Every(Period::MINUTE)));
     let (wide, narrow) = (plain(10), plain(1));
     let checks = [("api_w_", check("w", &wide, 2)), ("api_n_", check("n", &narrow, 2))];
-    let told = apply(&store, Verb::Check, Charge::AllOrNothing, &checks).await;
-    assert_eq!(told.iter().map(Decision::is_admitted).collect::<Vec<_>>(), [true, false]);
-    assert_eq!(told[0].remaining, 10);
+    let decided = apply(&store, Verb::Check, Charge::AllOrNothing, &checks).await;
+    assert_eq!(decided.iter().map(Decision::is_admitted).collect::<Vec<_>>(), [true, false]);
+    assert_eq!(decided[0].remaining, 10);
     assert_eq!(count(&server, "shared_api_w_1800000000").as_deref(), Some("0"));
     assert_eq!(count(&server, "shared_api_n_1800000000").as_deref(), Some("0"));
 }
@@ -170,8 +170,9 @@ async fn one_counter_that_stands_twice_is_charged_twice() {
     let (store, limit) = (upstream(&server).await, window(5, Period::MINUTE));
     let one = check(NAME, &limit, 2);
     let observed = Check { role: Role::Observed, ..one };
-    let told = apply(&store, Verb::Check, Charge::Always, &[(NAME, one), (NAME, observed)]).await;
-    assert_eq!([told[0].remaining, told[1].remaining], [3, 1]);
+    let decided =
+        apply(&store, Verb::Check, Charge::Always, &[(NAME, one), (NAME, observed)]).await;
+    assert_eq!([decided[0].remaining, decided[1].remaining], [3, 1]);
     assert_eq!(count(&server, KEY).as_deref(), Some("4"));
 }
 

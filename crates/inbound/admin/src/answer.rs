@@ -1,4 +1,4 @@
-//! Answers of the debug door: text, JSON, problems.
+//! Answers of the debug port: text, JSON, problems.
 
 use bytes::Bytes;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
@@ -6,15 +6,16 @@ use http::{Response, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
 use tidegate_answers::{NO_STORE, PROBLEM_JSON};
+use tidegate_requests::CHALLENGE;
 
-/// An answer of the debug door.
+/// An answer of the debug port.
 pub(super) type Answer = Response<Full<Bytes>>;
 
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const NO_SNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 
-/// Why a request is not answered as asked.
+/// Why a request is rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Problem {
     pub(super) status: StatusCode,
@@ -33,8 +34,7 @@ impl From<Problem> for Answer {
         let mut answer = json_as(PROBLEM_JSON, &body);
         *answer.status_mut() = problem.status;
         if problem.status == StatusCode::UNAUTHORIZED {
-            let challenge = HeaderValue::from_static("Bearer realm=\"tidegate\"");
-            answer.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+            answer.headers_mut().insert(WWW_AUTHENTICATE, CHALLENGE);
         }
         answer
     }
@@ -57,7 +57,7 @@ pub(super) fn json(body: &impl Serialize) -> Answer {
     json_as(JSON, body)
 }
 
-/// JSON that is written already.
+/// JSON that is serialized already.
 pub(super) fn json_text(mut body: String) -> Answer {
     body.push('\n');
     typed(JSON, body)
@@ -70,7 +70,7 @@ fn json_as(content_type: HeaderValue, body: &impl Serialize) -> Answer {
     typed(content_type, bytes)
 }
 
-/// The path is there, the method is not.
+/// The path exists, but not with this method.
 pub(super) fn method_not_allowed(allowed: &str) -> Answer {
     let detail = format!("this page has {allowed}");
     let mut answer = Answer::from(Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail));

@@ -1,68 +1,33 @@
-//! What was changed through the debug door.
+//! Changes made through the debug port: described for the log, counted for the metrics.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tidegate_engine::Mode;
-
-use super::limiters::LimiterName;
+use tidegate_engine::Target;
 
 /// One change, for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// Everything was switched off, or on again.
-    Kill {
-        /// Whether it is off now.
-        off: bool,
-    },
-    /// Limits were switched.
-    Limit {
-        /// The domain.
-        domain: String,
-        /// The rule's path.
-        path: String,
-        /// One limit of the rule; all of them when not given.
-        limit: Option<String>,
-        /// What they were switched to.
-        mode: Mode,
-    },
-    /// The rule file decides again.
-    LimitBack {
-        /// The domain.
-        domain: String,
-        /// The rule's path.
-        path: String,
-        /// One limit of the rule; all of them when not given.
-        limit: Option<String>,
-    },
-    /// A limiter was switched.
-    Limiter {
-        /// Which.
-        limiter: LimiterName,
-        /// What it was switched to.
-        mode: Mode,
-    },
-    /// A limiter does what the configuration says again.
-    LimiterBack {
-        /// Which.
-        limiter: LimiterName,
-        /// What that is.
-        mode: Mode,
-    },
-    /// Something else is logged.
-    LogLevel {
-        /// What.
-        level: String,
-    },
-    /// The rules, and the gateway's document, are to be read again.
+pub struct Change {
+    kind: ChangeKind,
+    description: String,
+}
+
+/// The kinds of changes, in the order of [`ChangeKind::WORDS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ChangeKind {
+    KillSwitch,
+    Limit,
+    LimitBack,
+    Limiter,
+    LimiterBack,
+    LogLevel,
     Reload,
-    /// The most refused are counted anew.
     TopCleared,
 }
 
-impl Change {
-    /// The words for each kind, as metrics have them.
-    pub(super) const WORDS: [&'static str; 8] = [
+impl ChangeKind {
+    /// The label values of the metric.
+    const WORDS: [&'static str; 8] = [
         "kill_switch",
         "limit",
         "limit_back",
@@ -72,81 +37,42 @@ impl Change {
         "reload",
         "top_cleared",
     ];
+}
 
-    /// The place of its word.
-    const fn place(&self) -> usize {
-        match self {
-            Change::Kill { .. } => 0,
-            Change::Limit { .. } => 1,
-            Change::LimitBack { .. } => 2,
-            Change::Limiter { .. } => 3,
-            Change::LimiterBack { .. } => 4,
-            Change::LogLevel { .. } => 5,
-            Change::Reload => 6,
-            Change::TopCleared => 7,
-        }
+impl Change {
+    pub(super) fn new(kind: ChangeKind, description: impl Into<String>) -> Self {
+        Change { kind, description: description.into() }
+    }
+
+    /// A change of the limits of a rule. Names are quoted: they come from a request and end in a log.
+    pub(super) fn of_limits(kind: ChangeKind, target: Target<'_>, state: &str) -> Self {
+        let Target { domain, path, limit } = target;
+        let limit = limit.map(|limit| format!("limit {limit:?} of ")).unwrap_or_default();
+        Change::new(kind, format!("{limit}rule {path:?} of domain {domain:?} {state}"))
     }
 }
 
 impl fmt::Display for Change {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Change::Kill { off: true } => out.write_str("everything was switched off"),
-            Change::Kill { off: false } => out.write_str("everything was switched on"),
-            Change::Limit { domain, path, limit, mode } => {
-                let enforce_percent = mode.enforce_percent();
-                write_target(out, domain, path, limit.as_deref())?;
-                write!(out, " was switched to {}, {enforce_percent} % enforced", mode.as_str())
-            }
-            Change::LimitBack { domain, path, limit } => {
-                write_target(out, domain, path, limit.as_deref())?;
-                out.write_str(" is as its rule file says again")
-            }
-            Change::Limiter { limiter, mode } => {
-                write!(out, "limiter {} was switched to {mode}", limiter.as_str())
-            }
-            Change::LimiterBack { limiter, mode } => {
-                write!(out, "limiter {} is as configured again: {mode}", limiter.as_str())
-            }
-            Change::LogLevel { level } => write!(out, "the log level was set to {level:?}"),
-            Change::Reload => {
-                out.write_str("rules and the gateway's document are to be read again")
-            }
-            Change::TopCleared => out.write_str("the most refused are counted anew"),
-        }
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.description)
     }
 }
 
-/// Quoted, since the words come from a request and end in a log.
-fn write_target(
-    out: &mut fmt::Formatter<'_>,
-    domain: &str,
-    path: &str,
-    limit: Option<&str>,
-) -> fmt::Result {
-    match limit {
-        Some(limit) => write!(out, "limit {limit:?} of rule {path:?} of domain {domain:?}"),
-        None => write!(out, "rule {path:?} of domain {domain:?}"),
-    }
-}
-
-/// How often each kind of change was made.
+/// The number of changes of each kind.
 #[derive(Debug, Default)]
-pub(super) struct ChangeCounts([AtomicU64; Change::WORDS.len()]);
+pub(super) struct ChangeCounts([AtomicU64; ChangeKind::WORDS.len()]);
 
 impl ChangeCounts {
     pub(super) fn count(&self, change: &Change) {
-        if let Some(count) = self.0.get(change.place()) {
+        if let Some(count) = self.0.get(change.kind as usize) {
             count.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Each word with its count.
+    /// Each label value with its count.
     pub(super) fn read(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        Change::WORDS
-            .into_iter()
-            .zip(&self.0)
-            .map(|(word, count)| (word, count.load(Ordering::Relaxed)))
+        let counts = self.0.iter().map(|count| count.load(Ordering::Relaxed));
+        ChangeKind::WORDS.into_iter().zip(counts)
     }
 }
 
@@ -155,18 +81,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_are_said_in_one_line_whatever_was_sent() {
-        let mode = Mode::Shadow;
-        let change = Change::Limit {
-            domain: "api".into(),
-            path: "user\nforged line".into(),
-            limit: None,
-            mode,
-        };
-        let said = change.to_string();
+    fn a_change_is_described_in_one_line_whatever_was_sent() {
+        let target = Target { domain: "api", path: "user\nforged line", limit: None };
+        let change = Change::of_limits(ChangeKind::Limit, target, "was switched off");
         assert_eq!(
-            said,
-            r#"rule "user\nforged line" of domain "api" was switched to shadow, 100 % enforced"#
+            change.to_string(),
+            r#"rule "user\nforged line" of domain "api" was switched off"#
         );
+    }
+
+    #[test]
+    fn every_kind_is_counted_under_its_own_word() {
+        let counts = ChangeCounts::default();
+        counts.count(&Change::new(ChangeKind::KillSwitch, ""));
+        counts.count(&Change::new(ChangeKind::TopCleared, ""));
+        let counted: Vec<_> = counts.read().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(counted, [("kill_switch", 1), ("top_cleared", 1)]);
+        assert_eq!(ChangeKind::TopCleared as usize, ChangeKind::WORDS.len() - 1);
     }
 }

@@ -1,4 +1,4 @@
-//! How rules and the gateway's document are delivered: how often, when last, and whether the latest is in place.
+//! The delivery of rules and of the gateway's document: how often, when last, and whether the latest is in place.
 
 use tidegate_engine::Timestamp;
 use tidegate_metrics::{Exposition, Metric};
@@ -37,36 +37,23 @@ pub struct DeliveryReading {
     pub stale: bool,
 }
 
-/// The metrics of one delivered document.
-pub(super) struct DeliveryMetrics {
-    loads: &'static Metric,
-    failures: &'static Metric,
-    last_load: &'static Metric,
-    stale: &'static Metric,
-}
+/// The metrics of one delivered document: loads, failures, last load, stale.
+type DeliveryMetrics = [&'static Metric; 4];
 
-pub(super) const RULES: DeliveryMetrics = DeliveryMetrics {
-    loads: RULES_LOADS,
-    failures: RULES_FAILURES,
-    last_load: RULES_LAST_LOAD,
-    stale: RULES_STALE,
-};
-
-pub(super) const GATEWAY_DOCUMENT: DeliveryMetrics = DeliveryMetrics {
-    loads: GATEWAY_LOADS,
-    failures: GATEWAY_FAILURES,
-    last_load: GATEWAY_LAST_LOAD,
-    stale: GATEWAY_STALE,
-};
+pub(super) const RULES: DeliveryMetrics =
+    [RULES_LOADS, RULES_FAILURES, RULES_LAST_LOAD, RULES_STALE];
+pub(super) const GATEWAY_DOCUMENT: DeliveryMetrics =
+    [GATEWAY_LOADS, GATEWAY_FAILURES, GATEWAY_LAST_LOAD, GATEWAY_STALE];
 
 impl DeliveryReading {
-    pub(super) fn collect(&self, metrics: &DeliveryMetrics, out: &mut Exposition) {
-        out.single(metrics.loads, self.loads);
-        out.single(metrics.failures, self.failures);
-        if let Some(last_load) = self.last_load {
-            out.single(metrics.last_load, exact_seconds(last_load));
+    pub(super) fn collect(&self, metrics: DeliveryMetrics, out: &mut Exposition) {
+        let [loads, failures, last_load, stale] = metrics;
+        out.single(loads, self.loads);
+        out.single(failures, self.failures);
+        if let Some(at) = self.last_load {
+            out.single(last_load, exact_seconds(at));
         }
-        out.single(metrics.stale, u8::from(self.stale));
+        out.single(stale, u8::from(self.stale));
     }
 }
 

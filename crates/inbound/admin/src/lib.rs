@@ -1,22 +1,37 @@
-//! The debug door: what those who run the service look at, and what they switch.
+//! The debug port: metrics, statistics, the limits in place, the most refused callers, run-time switches, the log level.
 //!
-//! Metrics, statistics, the limits in place, who is refused most, run-time
-//! switches and the log level, over HTTP. Everything is read when it is asked for;
-//! nothing is kept here but [`Observations`], which the engine's verdicts feed.
-//! A large page takes milliseconds to write, so serve this door from a thread
-//! of its own rather than from one that answers requests.
+//! [`DebugDoor`] is a service of HTTP requests. Every page is computed when it is requested; only [`Observations`], an
+//! observer of the engine, keeps counts of its own. A large page takes milliseconds to write, so serve this door from a
+//! thread of its own and not from one that decides requests.
 //!
-//! Pages are listed in `routes`, metrics in `vocabulary`; there are no others.
-//! Where the figures of rules, store and logs come from is the program's
-//! matter: it hands them in with [`DebugParts`]. Sockets are the server's.
+//! `routes` lists every page and the access that it needs. The program supplies what the engine does not have (rules,
+//! store, logs) with [`DebugParts`]. Sockets belong to the server.
+//!
+//! ```
+//! # use std::sync::Arc;
+//! use hyper::service::Service;
+//! use tidegate_admin::{DebugDoor, DebugParts};
+//! use tidegate_engine::{Engine, MemoryConfig, MemoryStore, SystemClock};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let store = MemoryStore::new(MemoryConfig::default())?;
+//! let engine = Arc::new(Engine::new(store, SystemClock::new()));
+//! let door = DebugDoor::new(engine, DebugParts::default());
+//! let request = http::Request::get("/metrics").body(String::new())?;
+//! assert_eq!(door.call(request).await?.status(), 200);
+//! // Without a token there are no changes.
+//! let request = http::Request::post("/reload").body(String::new())?;
+//! assert_eq!(door.call(request).await?.status(), 403);
+//! # Ok(())
+//! # }
+//! ```
 
 mod answer;
 mod change;
-mod door;
-mod metrics_only;
 mod routes;
+mod service;
 mod settings;
-mod token;
 
 mod delivery;
 mod limiters;
@@ -31,12 +46,10 @@ mod observations;
 mod process;
 
 pub use change::Change;
-pub use door::DebugDoor;
+pub use service::DebugDoor;
 
 pub use delivery::{DELIVERY_METRICS, DeliveryReading};
-pub use limiters::{LimiterName, SWITCHBOARD_METRICS, Switchboard, Switched};
+pub use limiters::{LimiterName, SWITCHBOARD_METRICS, SwitchTarget, Switchboard};
 pub use metrics::ADMIN_METRICS;
-pub use metrics_only::MetricsDoor;
 pub use observations::{OBSERVATION_METRICS, Observations, ObservationsConfig};
 pub use settings::{DebugParts, DebugSettings, LogLevel};
-pub use token::{TOKEN_BYTES_MAX, TOKEN_BYTES_MIN, Token, TokenError};

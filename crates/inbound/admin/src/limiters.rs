@@ -1,9 +1,8 @@
-//! All limiters under one hand: what each does, and one switch that stops them all.
+//! The modes of all limiters, and one switch that stops them all.
 //!
-//! Two of them are the engine's (rate, requests in flight), three are those that protect the node
-//! (worker, fleet, gate). Operators know them by one list of names and switch them with the same
-//! words. Everything here is a few words in memory: it works with the store, the rules and
-//! whatever else down.
+//! Two limiters are the engine's (rate, requests in flight), three protect the node (worker, fleet, gate). Operators
+//! know them by one list of names and switch them with the same words. All state is a few words in memory, so switching
+//! works while the store or the rules are unavailable.
 
 mod metrics;
 
@@ -17,7 +16,7 @@ use tidegate_overload::{Limiter, Protection, SteadyClock};
 
 pub use metrics::SWITCHBOARD_METRICS;
 
-/// A limiter, by the name that operators know.
+/// The name of a limiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LimiterName {
     /// Requests over time: the rules.
@@ -58,25 +57,25 @@ impl LimiterName {
         LimiterName::ALL.into_iter().find(|limiter| limiter.as_str() == word)
     }
 
-    const fn part(self) -> Part {
+    const fn owner(self) -> LimiterOwner {
         match self {
-            LimiterName::Rate => Part::Rules(LimiterKind::Rate),
-            LimiterName::Concurrency => Part::Rules(LimiterKind::Concurrency),
-            LimiterName::Worker => Part::Node(Limiter::Worker),
-            LimiterName::Fleet => Part::Node(Limiter::Fleet),
-            LimiterName::Gate => Part::Node(Limiter::Gate),
+            LimiterName::Rate => LimiterOwner::Engine(LimiterKind::Rate),
+            LimiterName::Concurrency => LimiterOwner::Engine(LimiterKind::Concurrency),
+            LimiterName::Worker => LimiterOwner::Protection(Limiter::Worker),
+            LimiterName::Fleet => LimiterOwner::Protection(Limiter::Fleet),
+            LimiterName::Gate => LimiterOwner::Protection(Limiter::Gate),
         }
     }
 }
 
-/// Whose limiter it is.
+/// The owner of a limiter.
 #[derive(Clone, Copy, Debug)]
-enum Part {
-    Rules(LimiterKind),
-    Node(Limiter),
+enum LimiterOwner {
+    Engine(LimiterKind),
+    Protection(Limiter),
 }
 
-/// What the engine lets be switched, whatever its store and clock are.
+/// The switches of an engine. Hides its store and clock.
 trait RuleLimiters: Send + Sync {
     fn limiter(&self, kind: LimiterKind) -> Mode;
     fn set_limiter(&self, kind: LimiterKind, mode: Mode);
@@ -106,33 +105,33 @@ impl<S: Send + Sync, C: Clock> RuleLimiters for Engine<S, C> {
 pub struct Switchboard {
     rules: Arc<dyn RuleLimiters>,
     protection: Option<Arc<Protection<SteadyClock>>>,
-    /// What each limiter does when nobody has switched it, in the order of their names.
-    usual: Mutex<[Mode; LimiterName::ALL.len()]>,
-    /// When switches end by themselves.
-    ends: Mutex<BTreeMap<Switched, Timestamp>>,
+    /// The configured mode of each limiter, in the order of [`LimiterName::ALL`].
+    configured: Mutex<[Mode; LimiterName::ALL.len()]>,
+    /// When switches end by themselves, if so.
+    ends: Mutex<BTreeMap<SwitchTarget, Timestamp>>,
 }
 
-/// Something that can be switched for a while.
+/// The target of a switch that can end by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Switched {
+pub enum SwitchTarget {
     /// Everything, off.
     Everything,
     /// One limiter.
     Limiter(LimiterName),
 }
 
-impl Switched {
+impl SwitchTarget {
     /// The word for it.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Switched::Everything => "off",
-            Switched::Limiter(limiter) => limiter.as_str(),
+            SwitchTarget::Everything => "off",
+            SwitchTarget::Limiter(limiter) => limiter.as_str(),
         }
     }
 }
 
 impl Switchboard {
-    /// Over these limiters, as they are now.
+    /// Switches these limiters; their modes now are the configured ones.
     pub fn new<S, C>(
         engine: Arc<Engine<S, C>>,
         protection: Option<Arc<Protection<SteadyClock>>>,
@@ -141,57 +140,57 @@ impl Switchboard {
         S: Send + Sync + 'static,
         C: Clock,
     {
-        let usual = [Mode::Off; LimiterName::ALL.len()];
-        let (usual, ends) = (Mutex::new(usual), Mutex::default());
-        let board = Switchboard { rules: engine, protection, usual, ends };
+        let configured = [Mode::Off; LimiterName::ALL.len()];
+        let (configured, ends) = (Mutex::new(configured), Mutex::default());
+        let board = Switchboard { rules: engine, protection, configured, ends };
         let now = LimiterName::ALL.map(|limiter| board.mode(limiter).unwrap_or(Mode::Off));
-        *board.usual.lock() = now;
+        *board.configured.lock() = now;
         board
     }
 
-    /// What protects the node, if anything does.
+    /// The protection of the node, if there is one.
     pub const fn protection(&self) -> Option<&Arc<Protection<SteadyClock>>> {
         self.protection.as_ref()
     }
 
-    /// What a limiter does; none when there is no such limiter here.
+    /// The mode of a limiter; [`None`] if there is no such limiter.
     pub fn mode(&self, limiter: LimiterName) -> Option<Mode> {
-        Some(match limiter.part() {
-            Part::Rules(kind) => self.rules.limiter(kind),
-            Part::Node(limiter) => self.protection.as_ref()?.mode(limiter),
+        Some(match limiter.owner() {
+            LimiterOwner::Engine(kind) => self.rules.limiter(kind),
+            LimiterOwner::Protection(limiter) => self.protection.as_ref()?.mode(limiter),
         })
     }
 
-    /// Switches a limiter, until it is switched again. Says whether there is such a limiter here.
+    /// Switches a limiter, until it is switched again. Returns whether there is such a limiter.
     pub fn set(&self, limiter: LimiterName, mode: Mode) -> bool {
-        self.ends.lock().remove(&Switched::Limiter(limiter));
-        match (limiter.part(), &self.protection) {
-            (Part::Rules(kind), _) => self.rules.set_limiter(kind, mode),
-            (Part::Node(limiter), Some(protection)) => protection.set_mode(limiter, mode),
-            (Part::Node(_), None) => return false,
+        self.ends.lock().remove(&SwitchTarget::Limiter(limiter));
+        match (limiter.owner(), &self.protection) {
+            (LimiterOwner::Engine(kind), _) => self.rules.set_limiter(kind, mode),
+            (LimiterOwner::Protection(limiter), Some(protection)) => {
+                protection.set_mode(limiter, mode)
+            }
+            (LimiterOwner::Protection(_), None) => return false,
         }
         true
     }
 
-    /// Says what a limiter does when nobody has switched it, and lets it do that. Says whether
-    /// there is such a limiter here.
+    /// Sets the configured mode of a limiter, and switches to it. Returns whether there is such a limiter.
     pub fn configure(&self, limiter: LimiterName, mode: Mode) -> bool {
-        if let Some(usual) = self.usual.lock().get_mut(limiter as usize) {
-            *usual = mode;
+        if let Some(configured) = self.configured.lock().get_mut(limiter as usize) {
+            *configured = mode;
         }
         self.set(limiter, mode)
     }
 
-    /// Lets a limiter do what it does when nobody has switched it. Says what that is; none when
-    /// there is no such limiter here.
+    /// Switches a limiter back to its configured mode, and returns that; [`None`] if there is no such limiter.
     pub fn restore(&self, limiter: LimiterName) -> Option<Mode> {
-        let usual = self.usual.lock().get(limiter as usize).copied()?;
-        self.set(limiter, usual).then_some(usual)
+        let configured = self.configured.lock().get(limiter as usize).copied()?;
+        self.set(limiter, configured).then_some(configured)
     }
 
     /// Switches everything off, or on again: while off, every request passes.
     pub fn switch_off(&self, off: bool) {
-        self.ends.lock().remove(&Switched::Everything);
+        self.ends.lock().remove(&SwitchTarget::Everything);
         self.rules.switch_off(off);
         match (&self.protection, off) {
             (Some(protection), true) => protection.kill_all(None),
@@ -205,25 +204,24 @@ impl Switchboard {
         self.rules.is_switched_off()
     }
 
-    /// Lets what was just switched last until then. [`Switchboard::expire`] ends it.
-    pub fn end_at(&self, switched: Switched, end: Timestamp) {
+    /// Sets when a switch ends by itself. [`Switchboard::expire`] ends it.
+    pub fn end_at(&self, switched: SwitchTarget, end: Timestamp) {
         self.ends.lock().insert(switched, end);
     }
 
-    /// What is switched for a while, and until when.
-    pub fn ends(&self) -> Vec<(Switched, Timestamp)> {
+    /// The switches that end by themselves, and when.
+    pub fn ends(&self) -> Vec<(SwitchTarget, Timestamp)> {
         self.ends.lock().iter().map(|(switched, end)| (*switched, *end)).collect()
     }
 
-    /// Takes back what has lasted long enough, and says what that was. The program that has the
-    /// board calls it now and then.
-    pub fn expire(&self, now: Timestamp) -> Vec<Switched> {
-        let over: Vec<Switched> =
+    /// Takes back the switches that have expired, and returns them. The program calls it periodically.
+    pub fn expire(&self, now: Timestamp) -> Vec<SwitchTarget> {
+        let over: Vec<SwitchTarget> =
             self.ends().into_iter().filter(|(_, end)| *end <= now).map(|(what, _)| what).collect();
         for switched in &over {
             match switched {
-                Switched::Everything => self.switch_off(false),
-                Switched::Limiter(limiter) => _ = self.restore(*limiter),
+                SwitchTarget::Everything => self.switch_off(false),
+                SwitchTarget::Limiter(limiter) => _ = self.restore(*limiter),
             }
         }
         over
@@ -231,9 +229,9 @@ impl Switchboard {
 }
 
 impl fmt::Debug for Switchboard {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let modes = LimiterName::ALL.map(|limiter| (limiter.as_str(), self.mode(limiter)));
-        out.debug_map().entries(modes).finish()
+        f.debug_map().entries(modes).finish()
     }
 }
 
@@ -255,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn every_limiter_is_switched_and_goes_back_to_what_it_usually_does() {
+    fn every_limiter_is_switched_and_goes_back_to_its_configured_mode() {
         let board = board(true);
         for limiter in LimiterName::ALL {
             assert!(board.configure(limiter, Mode::Enforce(Percent::new(40))));
@@ -277,32 +275,32 @@ mod tests {
     }
 
     #[test]
-    fn what_is_switched_for_a_while_goes_back_when_that_is_over() {
+    fn a_temporary_switch_goes_back_when_it_expires() {
         let board = board(true);
-        let gate = Switched::Limiter(LimiterName::Gate);
+        let gate = SwitchTarget::Limiter(LimiterName::Gate);
         board.set(LimiterName::Gate, Mode::Off);
         board.end_at(gate, Timestamp::from_secs(10));
         board.switch_off(true);
-        board.end_at(Switched::Everything, Timestamp::from_secs(20));
+        board.end_at(SwitchTarget::Everything, Timestamp::from_secs(20));
         assert_eq!(board.expire(Timestamp::from_secs(9)), []);
         assert_eq!(board.expire(Timestamp::from_secs(10)), [gate]);
         assert_eq!(board.mode(LimiterName::Gate), Some(Mode::ENFORCE));
-        assert_eq!(board.expire(Timestamp::from_secs(20)), [Switched::Everything]);
+        assert_eq!(board.expire(Timestamp::from_secs(20)), [SwitchTarget::Everything]);
         assert!(!board.is_off() && board.ends().is_empty());
     }
 
     #[test]
-    fn who_switches_again_is_not_undone_by_an_end_before() {
+    fn a_later_switch_is_not_undone_by_the_end_of_an_earlier_one() {
         let board = board(true);
         board.set(LimiterName::Gate, Mode::Off);
-        board.end_at(Switched::Limiter(LimiterName::Gate), Timestamp::from_secs(10));
+        board.end_at(SwitchTarget::Limiter(LimiterName::Gate), Timestamp::from_secs(10));
         board.set(LimiterName::Gate, Mode::Shadow);
         assert_eq!(board.expire(Timestamp::MAX), []);
         assert_eq!(board.mode(LimiterName::Gate), Some(Mode::Shadow));
     }
 
     #[test]
-    fn one_switch_stops_everything_and_lets_it_go_on_as_it_was() {
+    fn the_kill_switch_stops_everything_and_restores_the_modes_before() {
         let board = board(true);
         board.set(LimiterName::Gate, Mode::Shadow);
         board.switch_off(true);

@@ -1,10 +1,10 @@
-//! What is logged, shown and changed.
+//! The log level, shown and changed.
 
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 
 use super::answer::{self, Answer, Problem};
-use super::change::Change;
+use super::change::{Change, ChangeKind};
 use super::settings::{DebugParts, LogLevel};
 use super::switches::parse;
 
@@ -23,7 +23,8 @@ pub(super) fn set(parts: &DebugParts, body: &[u8]) -> Result<(Change, Answer), P
     let Level { level } = parse(body)?;
     handle.set(&level).map_err(|detail| Problem::new(StatusCode::BAD_REQUEST, detail))?;
     let answer = answer::json(&Level { level: handle.get() });
-    Ok((Change::LogLevel { level }, answer))
+    let description = format!("the log level was set to {level:?}");
+    Ok((Change::new(ChangeKind::LogLevel, description), answer))
 }
 
 fn handle(parts: &DebugParts) -> Result<&dyn LogLevel, Problem> {

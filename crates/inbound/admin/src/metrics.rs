@@ -8,8 +8,8 @@ use tidegate_engine::{Clock, CounterStore};
 use tidegate_metrics::{Collector, Exposition, Format, collect_meters};
 
 use super::delivery::{GATEWAY_DOCUMENT, RULES};
-use super::door::Inner;
 use super::process::ProcessReading;
+use super::service::Inner;
 
 tidegate_metrics::metrics! {
     /// The metrics of the admin port and of the process.
@@ -41,11 +41,8 @@ pub(super) fn page<S: CounterStore, C: Clock>(door: &Inner<S, C>, format: Format
     collect_meters(&parts.meters, out);
     parts.observations.collect(out);
     door.engine.collect(parts.settings.rules_max, out);
-    if let Some(read) = &parts.rules {
-        read().collect(&RULES, out);
-    }
-    if let Some(read) = &parts.gateway_document {
-        read().collect(&GATEWAY_DOCUMENT, out);
+    for (read, metrics) in [(&parts.rules, RULES), (&parts.gateway_document, GATEWAY_DOCUMENT)] {
+        read.iter().for_each(|read| read().collect(metrics, out));
     }
     door.board.collect(out);
     for collector in &parts.collectors {

@@ -1,10 +1,8 @@
-//! What is remembered of verdicts, for those who run the service.
+//! Counts of verdicts for operators.
 //!
-//! An observer of the engine: who is refused most, hits by value for rules that
-//! ask for it, what could not be decided, requests for unknown domains. All of
-//! it is bounded whatever callers send, and an admitted request of rules that
-//! show no values costs a few comparisons. How much each limit lets through is
-//! not here: the engine tallies that itself.
+//! An observer of the engine: the most refused limits and callers, hits by value for rules that ask for it, undecided
+//! requests, requests for unknown domains. All of it is bounded whatever callers send, and an admitted request of rules
+//! that show no values costs a few comparisons. The engine itself counts what each limit admits and refuses.
 
 mod metrics;
 mod refusals;
@@ -15,7 +13,9 @@ mod values;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tidegate_engine::{Observer, Request, Rule, Ruling, StoreError, Undecided, Verb, Verdict};
+use tidegate_engine::{
+    Descriptor, Observer, Request, Rule, Ruling, StoreError, Undecided, Verb, Verdict,
+};
 
 use refusals::Refusals;
 use unknown::UnknownDomains;
@@ -25,19 +25,19 @@ pub use metrics::OBSERVATION_METRICS;
 pub(super) use refusals::{RefusedKey, RefusingLimit, TopReading, TopRow};
 pub(super) use values::Series;
 
-/// What the rule of a limit is called that the request brought along.
+/// The rule label of a limit that came with the request.
 const OVERRIDE: &str = "(override)";
 
-/// How much is remembered.
+/// How much is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ObservationsConfig {
     /// How many of the most refused are shown, up to a thousand. Default: 20.
     pub top: usize,
-    /// The most series of rules whose metrics show values of requests. The
-    /// rest is summed. Default: 10,000, a few megabytes.
+    /// The most series of rules whose metrics show values of requests; further values are summed. Default: 10,000, a few
+    /// megabytes.
     pub detailed_series_max: usize,
-    /// From which share of a limit on its use counts as near the limit in
-    /// those series, in millionths. Default: 800,000, as the engine has it.
+    /// The share of a limit from which its use counts as near the limit in those series, in millionths. Default:
+    /// 800,000, as in the engine.
     pub near_millionths: u32,
 }
 
@@ -88,8 +88,7 @@ impl Reason {
     }
 }
 
-/// What is remembered of verdicts. Give it to the engine as its observer, and
-/// to the debug door to show.
+/// Counts of verdicts. Give it to the engine as its observer, and to the debug port to show.
 #[derive(Debug)]
 pub struct Observations {
     refusals: Refusals,
@@ -99,7 +98,7 @@ pub struct Observations {
 }
 
 impl Observations {
-    /// Nothing remembered yet.
+    /// No counts yet.
     pub fn new(config: ObservationsConfig) -> Self {
         Observations {
             refusals: Refusals::new(config.top),
@@ -109,12 +108,12 @@ impl Observations {
         }
     }
 
-    /// Who is refused most.
+    /// The most refused limits and callers.
     pub(super) fn top(&self) -> TopReading {
         self.refusals.read()
     }
 
-    /// Begins to count refusals anew.
+    /// Forgets all refusals.
     pub(super) fn clear_top(&self) {
         self.refusals.clear();
     }
@@ -129,12 +128,12 @@ impl Observations {
         self.values.beyond()
     }
 
-    /// How many observations were lost to others at the same moment.
+    /// How many observations were lost because another thread held the lock.
     pub(super) fn missed(&self) -> u64 {
         self.refusals.missed().saturating_add(self.values.missed())
     }
 
-    /// Unknown domains with the number of descriptors that asked for them.
+    /// Unknown domains, each with the number of descriptors in requests for it.
     pub(super) fn unknown_domains(&self) -> Vec<(String, u64)> {
         self.unknown.read()
     }
@@ -166,7 +165,7 @@ impl Observer for Observations {
         }
         match verb {
             Verb::Check | Verb::Take | Verb::Charge => {}
-            // Who looks or gives back is neither admitted nor refused.
+            // These are neither admitted nor refused.
             Verb::Peek | Verb::Refund | Verb::Reset => return,
         }
         self.refusals.observe(request, verdict);
@@ -183,12 +182,17 @@ impl Observer for Observations {
     }
 }
 
+/// The descriptor that a ruling is about.
+fn descriptor_of<'r>(request: &Request<'r>, ruling: &Ruling) -> Option<&'r Descriptor<'r>> {
+    request.descriptors.get(usize::try_from(ruling.descriptor).ok()?)
+}
+
 /// The path of a ruling's rule.
 fn rule_label<'v>(verdict: &'v Verdict, ruling: &Ruling) -> &'v str {
     verdict.rule(ruling).map_or(OVERRIDE, Rule::path)
 }
 
-/// What a ruling's limit is called.
+/// The label of a ruling's limit.
 fn limit_label(verdict: &Verdict, ruling: &Ruling) -> String {
     match (verdict.rule(ruling), verdict.limit(ruling)) {
         (Some(rule), Some(limit)) => verdict.snapshot().limit_name(rule, limit).into_owned(),

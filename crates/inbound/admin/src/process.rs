@@ -1,15 +1,14 @@
-//! What the operating system says of this process.
+//! Figures of the operating system about this process.
 //!
-//! Read from Linux's `/proc`; elsewhere there is nothing to show. What cannot be
-//! read is left out rather than shown as zero.
+//! Read from Linux's `/proc`; other systems have none. A figure that cannot be read is left out, not shown as zero.
 
 use std::fs;
 use std::path::Path;
 
-/// Clock ticks of a second, as `/proc` counts them: fixed, whatever the kernel uses inside.
+/// Clock ticks per second in `/proc`: fixed, whatever the kernel uses internally.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// What is known of the process.
+/// Figures of the process at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct ProcessReading {
     pub(super) cpu_seconds: Option<f64>,
@@ -21,7 +20,7 @@ pub(super) struct ProcessReading {
 }
 
 impl ProcessReading {
-    /// Reads everything anew.
+    /// Reads all figures.
     pub(super) fn now() -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let stat = read("/proc/self/stat");
@@ -37,8 +36,8 @@ impl ProcessReading {
     }
 }
 
-/// The field with this number, counted from 1 as in proc(5). The second is the
-/// program's name, in parentheses, and may have spaces and parentheses itself.
+/// The field with this number, counted from 1 as in proc(5). The second is the program's name in parentheses, which may
+/// itself have spaces and parentheses.
 fn field(stat: &str, number: usize) -> Option<f64> {
     let (_, after_name) = stat.rsplit_once(')')?;
     after_name.split_ascii_whitespace().nth(number.checked_sub(3)?)?.parse().ok()
@@ -62,7 +61,7 @@ fn kibibytes(status: &str, name: &str) -> Option<u64> {
 }
 
 fn open_fds(directory: &Path) -> Option<u64> {
-    // Newer kernels say the number as the directory's size; else they are listed.
+    // Newer kernels report the number as the directory's size; for older ones they are counted.
     let size = fs::metadata(directory).ok()?.len();
     if size > 0 {
         return Some(size);

@@ -1,7 +1,6 @@
 //! The limits in place, one line each.
 //!
-//! Lines begin as those of envoyproxy/ratelimit do, so that scripts that read
-//! them go on working; what that service cannot say follows.
+//! Lines begin like those of envoyproxy/ratelimit, so that scripts keep working; members that it does not have follow.
 
 use std::fmt::Write;
 use std::time::Duration;

@@ -1,115 +1,114 @@
-//! Every page: its method, its path, and who may ask for it. There are no others.
+//! Every route: its method, its path, and the access that it needs. There are no others.
 
 use http::Method;
+use tidegate_requests::Role;
 
-/// What a page does.
+/// A page to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Page {
     Index,
     Gateway,
+    LogLevel,
     Metrics,
     Rlconfig,
     Stats,
-    Top,
-    ClearTop,
     Switches,
+    Top,
+}
+
+/// A change to make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Command {
+    ClearTop,
+    Reload,
+    RestoreLimit,
+    RestoreLimiter,
+    SetLogLevel,
+    SwitchLimit,
+    SwitchLimiter,
     SwitchOff,
     SwitchOn,
-    SwitchLimit,
-    SwitchLimitBack,
-    SwitchLimiter,
-    SwitchLimiterBack,
-    LogLevel,
-    SetLogLevel,
-    Reload,
 }
 
-/// Who may ask for a page.
+/// The action of a route, and the access that it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Guard {
-    /// Everyone who reaches the port.
-    Open,
-    /// Who brings the token, if one is set: the page tells of callers, or of
-    /// what protects the service.
-    Private,
-    /// Who brings the token. Without one, only where the settings allow it.
-    Change,
+pub(super) enum Action {
+    /// Shows a page to everyone who reaches the port.
+    Open(Page),
+    /// Shows a page about callers or protection: needs a token with the role `read`, if there are tokens.
+    Private(Page),
+    /// Makes a change: needs a token with the role `change`, unless the settings allow changes without one.
+    Change(Command),
 }
 
-/// One page.
+impl Action {
+    /// The role that it needs, if any.
+    pub(super) const fn role(self) -> Option<Role> {
+        match self {
+            Action::Open(_) => None,
+            Action::Private(_) => Some(Role::Read),
+            Action::Change(_) => Some(Role::Change),
+        }
+    }
+}
+
+/// One route.
 #[derive(Debug)]
 pub(super) struct Route {
     pub(super) method: Method,
     pub(super) path: &'static str,
-    pub(super) page: Page,
-    pub(super) guard: Guard,
+    pub(super) action: Action,
     pub(super) about: &'static str,
 }
 
 macro_rules! routes {
-    ($($method:ident $path:literal $page:ident $guard:ident $about:literal;)+) => {
-        /// Every page, in the order in which they are listed.
+    ($($method:ident $path:literal $access:ident($action:path) $about:literal;)+) => {
+        /// Every route, by path.
         pub(super) const ROUTES: &[Route] = &[$(Route {
             method: Method::$method,
             path: $path,
-            page: Page::$page,
-            guard: Guard::$guard,
+            action: Action::$access($action),
             about: $about,
         }),+];
     };
 }
 
 routes! {
-    GET "/" Index Open "this list";
-    GET "/gateway" Gateway Private "the gateway's document, and the servers behind it";
-    GET "/log-level" LogLevel Open "what is logged";
-    PUT "/log-level" SetLogLevel Change "change it: {\"level\": \"debug\"}";
-    GET "/metrics" Metrics Open "metrics for Prometheus";
-    POST "/reload" Reload Change "read the rules and the gateway's document again";
-    GET "/rlconfig" Rlconfig Open "the limits in place, one line each";
-    GET "/stats" Stats Open "counts as lines, or as JSON with ?format=json";
-    GET "/switches" Switches Private "what is switched at run time";
-    PUT "/switches/kill" SwitchOff Change "switch everything off or on: {\"off\": true, \"for_seconds\"?}";
-    DELETE "/switches/kill" SwitchOn Change "switch everything on again";
-    PUT "/switches/limit" SwitchLimit Change
+    GET "/" Open(Page::Index) "this list";
+    GET "/gateway" Private(Page::Gateway) "the gateway's document, and the servers behind it";
+    GET "/log-level" Open(Page::LogLevel) "what is logged";
+    PUT "/log-level" Change(Command::SetLogLevel) "change it: {\"level\": \"debug\"}";
+    GET "/metrics" Open(Page::Metrics) "metrics for Prometheus";
+    POST "/reload" Change(Command::Reload) "read the rules and the gateway's document again";
+    GET "/rlconfig" Open(Page::Rlconfig) "the limits in place, one line each";
+    GET "/stats" Open(Page::Stats) "counts as lines, or as JSON with ?format=json";
+    GET "/switches" Private(Page::Switches) "what is switched at run time";
+    PUT "/switches/kill" Change(Command::SwitchOff)
+        "switch everything off or on: {\"off\": true, \"for_seconds\"?}";
+    DELETE "/switches/kill" Change(Command::SwitchOn) "switch everything on again";
+    PUT "/switches/limit" Change(Command::SwitchLimit)
         "switch limits: {\"domain\", \"path\", \"limit\"?, \"mode\", \"enforce_percent\"?}";
-    DELETE "/switches/limit" SwitchLimitBack Change
+    DELETE "/switches/limit" Change(Command::RestoreLimit)
         "let the rule file decide again: {\"domain\", \"path\", \"limit\"?}";
-    PUT "/switches/limiter" SwitchLimiter Change
+    PUT "/switches/limiter" Change(Command::SwitchLimiter)
         "switch a limiter: {\"limiter\", \"mode\": \"off\", \"shadow\", \"enforce\" or \"enforce 10%\", \"for_seconds\"?}";
-    DELETE "/switches/limiter" SwitchLimiterBack Change
+    DELETE "/switches/limiter" Change(Command::RestoreLimiter)
         "let the configuration decide again: {\"limiter\"}";
-    GET "/top" Top Private "who is refused most, or as JSON with ?format=json";
-    DELETE "/top" ClearTop Change "begin to count them anew";
+    GET "/top" Private(Page::Top) "who is refused most, or as JSON with ?format=json";
+    DELETE "/top" Change(Command::ClearTop) "begin to count them anew";
 }
 
-/// What was found for a method and a path.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Found {
-    Route(&'static Route),
-    /// The path is known, under other methods.
-    OtherMethod,
-    Nothing,
-}
-
-/// The page for a method and a path.
-pub(super) fn find(method: &Method, path: &str) -> Found {
-    // Whoever sends a body leaves it out for HEAD.
+/// The route for a method and a path.
+///
+/// # Errors
+/// The methods that the path has, as an `Allow` field lists them; [`None`] if there is no such path.
+pub(super) fn find(method: &Method, path: &str) -> Result<&'static Route, Option<String>> {
+    // The server leaves out the body of an answer to HEAD.
     let method = if method == Method::HEAD { &Method::GET } else { method };
-    let mut known = false;
-    for route in ROUTES.iter().filter(|route| route.path == path) {
-        if route.method == *method {
-            return Found::Route(route);
-        }
-        known = true;
-    }
-    if known { Found::OtherMethod } else { Found::Nothing }
-}
-
-/// The methods of a path, as an `Allow` field has them.
-pub(super) fn allowed(path: &str) -> String {
-    let methods = ROUTES.iter().filter(|route| route.path == path).map(|route| &route.method);
-    methods.map(Method::as_str).collect::<Vec<_>>().join(", ")
+    let of_path = || ROUTES.iter().filter(|route| route.path == path);
+    let found = of_path().find(|route| route.method == *method);
+    let allowed = || of_path().map(|route| route.method.as_str()).collect::<Vec<_>>().join(", ");
+    found.ok_or_else(|| Some(allowed()).filter(|allowed| !allowed.is_empty()))
 }
 
 /// The list of pages.
@@ -126,10 +125,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_page_that_changes_something_is_guarded() {
+    fn every_route_that_changes_something_needs_the_role_for_it() {
         for route in ROUTES {
-            let changes = route.method != Method::GET;
-            assert_eq!(changes, route.guard == Guard::Change, "{} {}", route.method, route.path);
+            let reads = route.method == Method::GET;
+            let changes = matches!(route.action, Action::Change(_));
+            assert_ne!(reads, changes, "{} {}", route.method, route.path);
         }
     }
 

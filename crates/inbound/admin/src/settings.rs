@@ -1,4 +1,4 @@
-//! What the debug door is told, and whom it asks.
+//! The settings of the debug port, and the parts of the program that it shows.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,78 +7,77 @@ use super::change::Change;
 use super::delivery::DeliveryReading;
 use super::limiters::Switchboard;
 use super::observations::Observations;
-use super::token::Token;
 use tidegate_metrics::{Collector, Meter};
+use tidegate_requests::{AccessPolicy, HostNames};
 
-/// How the debug door behaves.
+/// The settings of the debug port.
 #[derive(Clone, Debug)]
 pub struct DebugSettings {
-    /// The secret that changes ask for, and that pages about callers ask for. Default: none.
-    pub token: Option<Token>,
-    /// Whether changes are allowed when there is no token. Only for doors that
-    /// nobody but this machine reaches. Default: no.
-    pub changes_without_token: bool,
+    /// Who may change anything and see pages about callers. Default: without tokens, so changes are off.
+    pub access: AccessPolicy,
+    /// The host names that the port answers to, beside IP addresses and loopback names. Default: none.
+    pub hosts: HostNames,
     /// Whether statistics have the names of envoyproxy/ratelimit. Default: no.
     pub compat: bool,
-    /// The most rules with metrics of their own; later ones are summed. Default: 10,000.
+    /// The most rules with metrics of their own; further ones are summed. Default: 10,000.
     pub rules_max: usize,
 }
 
 impl Default for DebugSettings {
     fn default() -> Self {
         DebugSettings {
-            token: None,
-            changes_without_token: false,
+            access: AccessPolicy::default(),
+            hosts: HostNames::default(),
             compat: false,
             rules_max: 10_000,
         }
     }
 }
 
-/// What is logged, and how to change it.
+/// The log level of the program.
 pub trait LogLevel: Send + Sync {
-    /// What is logged now, in words that `set` takes.
+    /// The level now, in the words that `set` takes.
     fn get(&self) -> String;
 
-    /// Changes what is logged.
+    /// Changes the level.
     ///
     /// # Errors
-    /// When nothing is called that; says what would be right.
+    /// When there is no such level; the message lists the right ones.
     fn set(&self, level: &str) -> Result<(), String>;
 }
 
-type Ask<T> = Box<dyn Fn() -> T + Send + Sync>;
-type Tell<T> = Box<dyn Fn(&T) + Send + Sync>;
+type Source<T> = Box<dyn Fn() -> T + Send + Sync>;
+type Listener<T> = Box<dyn Fn(&T) + Send + Sync>;
 
-/// Whom the door asks. What is not given is not shown.
+/// The parts of the program that the debug port shows. Missing parts have no page.
 #[derive(Default)]
 pub struct DebugParts {
-    /// How the door behaves.
+    /// The settings.
     pub settings: DebugSettings,
     /// The version of the program.
     pub version: &'static str,
-    /// What is remembered of verdicts.
+    /// Counts of verdicts.
     pub observations: Arc<Observations>,
     /// The requests of each door.
     pub meters: Vec<Arc<Meter>>,
-    /// What is logged.
+    /// The log level.
     pub log_level: Option<Box<dyn LogLevel>>,
-    /// How the delivery of rules goes.
-    pub rules: Option<Ask<DeliveryReading>>,
-    /// Asks for the rules, and the gateway's document, to be read again. Must not wait for it.
-    pub reload: Option<Ask<()>>,
-    /// How often a shadow mode of the whole service changed an answer.
-    pub globally_shadowed: Option<Ask<u64>>,
-    /// Switches the limiters. Without it the door switches those of its engine.
+    /// The delivery of rules.
+    pub rules: Option<Source<DeliveryReading>>,
+    /// Requests that rules and the gateway's document are read again. Must not wait for that.
+    pub reload: Option<Source<()>>,
+    /// How many answers the shadow mode of the whole service changed.
+    pub globally_shadowed: Option<Source<u64>>,
+    /// Switches the limiters. Default: those of the engine.
     pub switchboard: Option<Arc<Switchboard>>,
     /// The delivery of the gateway's document.
-    pub gateway_document: Option<Ask<DeliveryReading>>,
+    pub gateway_document: Option<Source<DeliveryReading>>,
     /// Renders the page `/gateway` as JSON. Without it there is no such page.
-    pub gateway_page: Option<Ask<String>>,
+    pub gateway_page: Option<Source<String>>,
     /// Parts of the program with metrics beside those of the engine, the doors and the limiters.
     pub collectors: Vec<Arc<dyn Collector>>,
-    /// Is told of every change, to log it.
-    pub on_change: Option<Tell<Change>>,
+    /// Is called with every change, to log it.
+    pub on_change: Option<Listener<Change>>,
 }
 
 impl fmt::Debug for DebugParts {

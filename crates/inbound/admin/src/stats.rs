@@ -1,9 +1,8 @@
 //! Counts as `name: value` lines.
 //!
-//! Under compat with the names that envoyproxy/ratelimit has for them, so that
-//! dashboards and scripts go on working; otherwise with names of our own. Both
-//! come from the same figures as the metrics. Names are sorted and made of
-//! letters that statistics systems take.
+//! Under compat the names are those of envoyproxy/ratelimit, so that dashboards and scripts keep working; otherwise they
+//! are our own. Both come from the same figures as the metrics. Names are sorted, and have only characters that
+//! statistics systems accept.
 
 mod name;
 mod upstream;
@@ -13,8 +12,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use tidegate_engine::{Clock, outcomes};
 
-use super::door::Inner;
 use super::observations::Reason;
+use super::service::Inner;
 use name::clean;
 use tidegate_metrics::AnswerKind;
 
@@ -26,7 +25,7 @@ pub(super) struct StatsReading {
 }
 
 impl StatsReading {
-    /// Names that become the same are added up.
+    /// Adds to a count: two labels may have the same name once they are cleaned.
     fn add(&mut self, name: String, count: u64) {
         let sum = self.counts.entry(name).or_default();
         *sum = sum.saturating_add(count);
@@ -38,7 +37,7 @@ impl StatsReading {
     }
 }
 
-/// Reads all counts, under the names that the settings ask for.
+/// Reads all counts, under the names of the settings.
 pub(super) fn read<S, C: Clock>(door: &Inner<S, C>) -> StatsReading {
     if door.parts.settings.compat { upstream::read(door) } else { ours(door) }
 }
@@ -67,16 +66,11 @@ fn ours<S, C: Clock>(door: &Inner<S, C>) -> StatsReading {
         }
         stats.add(format!("{prefix}.near_limit"), hits.tally.near);
     }
-    if let Some(ask) = &door.parts.rules {
-        let reading = ask();
-        stats.add("tidegate.rules.loads".to_owned(), reading.loads);
-        stats.add("tidegate.rules.load_failures".to_owned(), reading.failures);
-    }
-
-    if let Some(ask) = &door.parts.gateway_document {
-        let delivery = ask();
-        stats.add("tidegate.gateway.loads".to_owned(), delivery.loads);
-        stats.add("tidegate.gateway.load_failures".to_owned(), delivery.failures);
+    let parts = &door.parts;
+    for (document, read) in [("rules", &parts.rules), ("gateway", &parts.gateway_document)] {
+        let Some(reading) = read.as_ref().map(|read| read()) else { continue };
+        stats.add(format!("tidegate.{document}.loads"), reading.loads);
+        stats.add(format!("tidegate.{document}.load_failures"), reading.failures);
     }
     stats
 }

@@ -1,22 +1,23 @@
-//! What is switched at run time: shown, set, taken back.
+//! Run-time switches: shown, set, taken back.
 
 use std::collections::BTreeMap;
 
 use http::StatusCode;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use tidegate_engine::{Clock, Engine, Mode, Nanos, Percent, Target, Timestamp, UnknownTarget};
 
 use super::answer::{self, Answer, Problem};
-use super::change::Change;
-use super::limiters::{LimiterName, Switchboard, Switched};
+use super::change::{Change, ChangeKind};
+use super::limiters::{LimiterName, SwitchTarget, Switchboard};
 
-/// Everything that is switched.
+/// All switches.
 #[derive(Debug, Serialize)]
 pub(super) struct SwitchesReading {
     /// Whether the kill switch is pulled.
     off: bool,
-    /// What each limiter does.
+    /// The mode of each limiter.
     limiters: BTreeMap<&'static str, String>,
     /// In how many seconds switches end by themselves.
     ends_in: BTreeMap<&'static str, u64>,
@@ -27,16 +28,16 @@ pub(super) struct SwitchesReading {
 struct SwitchedLimit {
     domain: String,
     path: String,
-    /// Its name, or its place in the rule.
+    /// Its name, or its position in the rule.
     limit: String,
     mode: &'static str,
     enforce_percent: u8,
-    /// What the rule file says.
-    written: Written,
+    /// The mode in the rule file.
+    written: WrittenMode,
 }
 
 #[derive(Debug, Serialize)]
-struct Written {
+struct WrittenMode {
     mode: &'static str,
     enforce_percent: u8,
 }
@@ -50,7 +51,7 @@ pub(super) fn read<S, C: Clock>(engine: &Engine<S, C>, board: &Switchboard) -> S
             limit: snapshot.limit_name(rule, limit).into_owned(),
             mode: mode.as_str(),
             enforce_percent: mode.enforce_percent(),
-            written: Written {
+            written: WrittenMode {
                 mode: limit.mode.as_str(),
                 enforce_percent: limit.mode.enforce_percent(),
             },
@@ -59,8 +60,9 @@ pub(super) fn read<S, C: Clock>(engine: &Engine<S, C>, board: &Switchboard) -> S
     let mode = |limiter: LimiterName| Some((limiter.as_str(), board.mode(limiter)?.to_string()));
     let limiters = LimiterName::ALL.into_iter().filter_map(mode).collect();
     let now = engine.clock().now();
-    let left =
-        |(switched, end): (Switched, Timestamp)| (switched.as_str(), end.since(now).as_secs_ceil());
+    let left = |(switched, end): (SwitchTarget, Timestamp)| {
+        (switched.as_str(), end.since(now).as_secs_ceil())
+    };
     let ends_in = board.ends().into_iter().map(left).collect();
     SwitchesReading { off: board.is_off(), limiters, ends_in, limits }
 }
@@ -72,11 +74,6 @@ struct KillSwitch {
     for_seconds: Option<u64>,
 }
 
-#[derive(Debug, Serialize)]
-struct Kill {
-    off: bool,
-}
-
 pub(super) fn kill(
     board: &Switchboard,
     now: Timestamp,
@@ -85,14 +82,20 @@ pub(super) fn kill(
     let KillSwitch { off, for_seconds } = parse(body)?;
     board.switch_off(off);
     if let Some(seconds) = for_seconds.filter(|_| off) {
-        board.end_at(Switched::Everything, now.after(Nanos::from_secs(seconds)));
+        board.end_at(SwitchTarget::Everything, now.after(Nanos::from_secs(seconds)));
     }
-    Ok((Change::Kill { off }, answer::json(&Kill { off })))
+    Ok(killed(off))
 }
 
 pub(super) fn revive(board: &Switchboard) -> (Change, Answer) {
     board.switch_off(false);
-    (Change::Kill { off: false }, answer::json(&Kill { off: false }))
+    killed(false)
+}
+
+fn killed(off: bool) -> (Change, Answer) {
+    let state = if off { "off" } else { "on" };
+    let change = Change::new(ChangeKind::KillSwitch, format!("everything was switched {state}"));
+    (change, answer::json(&json!({ "off": off })))
 }
 
 #[derive(Debug, Deserialize)]
@@ -103,12 +106,6 @@ struct LimitSwitch {
     limit: Option<String>,
     mode: String,
     enforce_percent: Option<u8>,
-}
-
-/// How many limits were switched.
-#[derive(Debug, Serialize)]
-struct SwitchedCount {
-    limits: usize,
 }
 
 pub(super) fn limit<S, C: Clock>(
@@ -128,8 +125,9 @@ pub(super) fn limit<S, C: Clock>(
     let mode = mode.with_percent(Percent::new(enforce_percent));
     let target = Target { domain: &domain, path: &path, limit: limit.as_deref() };
     let limits = engine.set_switch(target, mode).map_err(unknown)?;
-    let answer = answer::json(&SwitchedCount { limits });
-    Ok((Change::Limit { domain, path, limit, mode }, answer))
+    let state = format!("was switched to {}, {} % enforced", mode.as_str(), mode.enforce_percent());
+    let change = Change::of_limits(ChangeKind::Limit, target, &state);
+    Ok((change, answer::json(&json!({ "limits": limits }))))
 }
 
 #[derive(Debug, Deserialize)]
@@ -147,8 +145,9 @@ pub(super) fn limit_back<S, C: Clock>(
     let LimitBack { domain, path, limit } = parse(body)?;
     let target = Target { domain: &domain, path: &path, limit: limit.as_deref() };
     let limits = engine.unset_switch(target).map_err(unknown)?;
-    let answer = answer::json(&SwitchedCount { limits });
-    Ok((Change::LimitBack { domain, path, limit }, answer))
+    let state = "is as its rule file says again";
+    let change = Change::of_limits(ChangeKind::LimitBack, target, state);
+    Ok((change, answer::json(&json!({ "limits": limits }))))
 }
 
 #[derive(Debug, Deserialize)]
@@ -157,13 +156,6 @@ struct LimiterSwitch {
     limiter: String,
     mode: String,
     for_seconds: Option<u64>,
-}
-
-/// What a limiter does now.
-#[derive(Debug, Serialize)]
-struct SwitchedLimiter {
-    limiter: &'static str,
-    mode: String,
 }
 
 pub(super) fn limiter(
@@ -181,10 +173,12 @@ pub(super) fn limiter(
         return Err(unprotected(limiter));
     }
     if let Some(seconds) = for_seconds {
-        board.end_at(Switched::Limiter(limiter), now.after(Nanos::from_secs(seconds)));
+        board.end_at(SwitchTarget::Limiter(limiter), now.after(Nanos::from_secs(seconds)));
     }
-    let now = SwitchedLimiter { limiter: limiter.as_str(), mode: mode.to_string() };
-    Ok((Change::Limiter { limiter, mode }, answer::json(&now)))
+    let limiter = limiter.as_str();
+    let description = format!("limiter {limiter} was switched to {mode}");
+    let answer = answer::json(&json!({ "limiter": limiter, "mode": mode.to_string() }));
+    Ok((Change::new(ChangeKind::Limiter, description), answer))
 }
 
 #[derive(Debug, Deserialize)]
@@ -197,8 +191,10 @@ pub(super) fn limiter_back(board: &Switchboard, body: &[u8]) -> Result<(Change, 
     let LimiterBack { limiter } = parse(body)?;
     let limiter = named(&limiter)?;
     let mode = board.restore(limiter).ok_or_else(|| unprotected(limiter))?;
-    let now = SwitchedLimiter { limiter: limiter.as_str(), mode: mode.to_string() };
-    Ok((Change::LimiterBack { limiter, mode }, answer::json(&now)))
+    let limiter = limiter.as_str();
+    let description = format!("limiter {limiter} is as configured again: {mode}");
+    let answer = answer::json(&json!({ "limiter": limiter, "mode": mode.to_string() }));
+    Ok((Change::new(ChangeKind::LimiterBack, description), answer))
 }
 
 fn named(word: &str) -> Result<LimiterName, Problem> {
@@ -221,7 +217,7 @@ fn unknown(error: UnknownTarget) -> Problem {
     Problem::new(StatusCode::NOT_FOUND, error.to_string())
 }
 
-/// A body as the page wants it, or what is wrong with it and where.
+/// Decodes the body of a change; the problem has the location of the error.
 pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     serde_json::from_slice(body)
         .map_err(|error| Problem::new(StatusCode::BAD_REQUEST, error.to_string()))

@@ -1,4 +1,4 @@
-//! Who is refused most, as tables for a terminal.
+//! The most refused limits and callers, as tables for a terminal.
 
 use std::fmt::Write;
 

@@ -4,6 +4,7 @@ use std::fmt;
 
 use bytes::Buf;
 use http_body::Frame;
+use tidegate_engine::{LimiterStage, contain};
 
 use crate::slots::HeldSlots;
 
@@ -20,6 +21,9 @@ pub enum BodyEnd {
 
 /// Is called when the body of a response has ended.
 pub trait OnBodyEnd: Send + Sync {
+    /// The status of the response is a server error; its body follows.
+    fn server_error(&mut self) {}
+
     /// The body has ended, after so many bytes.
     fn ended(self: Box<Self>, end: BodyEnd, bytes: u64);
 }
@@ -43,6 +47,13 @@ impl EndGuard {
         EndGuard { bytes: 0, slots: None, on_end: Some(on_end) }
     }
 
+    /// Notes that the status of the response is a server error.
+    pub fn note_server_error(&mut self) {
+        if let Some(on_end) = &mut self.on_end {
+            on_end.server_error();
+        }
+    }
+
     /// Notes what polling the body returned. `is_last` is for the last frame of a body that knows it.
     pub fn note<D: Buf, E>(&mut self, frame: Option<&Result<Frame<D>, E>>, is_last: bool) {
         match frame {
@@ -60,10 +71,17 @@ impl EndGuard {
 
     /// The body has ended.
     pub fn finish(&mut self, end: BodyEnd) {
-        self.slots = None;
-        if let Some(on_end) = self.on_end.take() {
-            on_end.ended(end, self.bytes);
+        let (slots, on_end, bytes) = (self.slots.take(), self.on_end.take(), self.bytes);
+        if slots.is_none() && on_end.is_none() {
+            return;
         }
+        // A panic here would break off a body that is complete.
+        contain(LimiterStage::Record, || {
+            drop(slots);
+            if let Some(on_end) = on_end {
+                on_end.ended(end, bytes);
+            }
+        });
     }
 }
 

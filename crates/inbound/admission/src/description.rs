@@ -43,25 +43,20 @@ impl RequestDescription {
 
     /// Adds a descriptor: ordered keys and values, as rules nest them.
     #[must_use]
-    pub fn descriptor<K, V>(self, entries: impl IntoIterator<Item = (K, V)>) -> Self
-    where
-        K: AsRef<str>,
-        V: AsRef<str>,
-    {
+    pub fn descriptor(
+        self,
+        entries: impl IntoIterator<Item = (impl AsRef<str>, impl AsRef<str>)>,
+    ) -> Self {
         self.add(entries, None)
     }
 
     /// Adds a descriptor with a cost of its own.
     #[must_use]
-    pub fn descriptor_costing<K, V>(
+    pub fn descriptor_costing(
         self,
         cost: u64,
-        entries: impl IntoIterator<Item = (K, V)>,
-    ) -> Self
-    where
-        K: AsRef<str>,
-        V: AsRef<str>,
-    {
+        entries: impl IntoIterator<Item = (impl AsRef<str>, impl AsRef<str>)>,
+    ) -> Self {
         self.add(entries, Some(cost))
     }
 
@@ -135,16 +130,16 @@ impl RequestDescription {
         self.entries.get(begin..end).unwrap_or_default()
     }
 
-    fn add<K, V>(mut self, entries: impl IntoIterator<Item = (K, V)>, cost: Option<u64>) -> Self
-    where
-        K: AsRef<str>,
-        V: AsRef<str>,
-    {
-        for (key, value) in entries {
-            let (key, value) = (key.as_ref(), value.as_ref());
-            self.entries.push((CompactString::new(key), CompactString::new(value)));
-        }
-        self.descriptors.push(DescriptorEnd { end: self.entries.len(), cost });
+    fn add(
+        mut self,
+        entries: impl IntoIterator<Item = (impl AsRef<str>, impl AsRef<str>)>,
+        cost: Option<u64>,
+    ) -> Self {
+        let entries = entries.into_iter();
+        let owned =
+            entries.map(|(key, value)| (CompactString::new(key), CompactString::new(value)));
+        self.entries.extend(owned);
+        self.close(cost);
         self
     }
 }

@@ -15,11 +15,7 @@ pub struct DomainEngine<'e, S, C> {
     pub domain: &'e str,
 }
 
-impl<S, C> DomainEngine<'_, S, C>
-where
-    S: CounterStore,
-    C: Clock,
-{
+impl<S: CounterStore, C: Clock> DomainEngine<'_, S, C> {
     /// Decides on the calling thread; [`None`] if the store has to be awaited.
     #[inline]
     pub fn admit_now(&self, description: &RequestDescription) -> Option<(Verdict, Permit<S, C>)> {

@@ -14,6 +14,34 @@
 //!
 //! [`RequestDescription`] says what a request is limited by. [`WaitingRoom`] holds the requests that wait, in [`Lines`]
 //! and for their [`Turns`]. [`EndGuard`] releases what a request holds when the body of its response has ended.
+//!
+//! ```
+//! # use std::sync::Arc;
+//! # use std::time::Duration;
+//! use tidegate_admission::{
+//!     Admission, DelaySettings, DomainEngine, Patience, Pipeline, RequestDescription, Waiter, WaitingRoom,
+//! };
+//! # use tidegate_answers::{HeaderSet, HeadersOn};
+//! # use tidegate_engine::{Engine, MemoryConfig, MemoryStore, Options, Source, SystemClock, compile};
+//! # let rules = "domain: api\ndescriptors: [{key: user, rate_limit: {unit: hour, requests_per_unit: 1}}]";
+//! # let rules = compile(&[Source::new("rules.yaml", rules)], &Options::default())?;
+//! # let store = MemoryStore::new(MemoryConfig::default())?;
+//! # let engine = Arc::new(Engine::new(store, SystemClock::new()).with_rules(rules));
+//! let pipeline = Pipeline {
+//!     limits: DomainEngine { engine: &engine, domain: "api" },
+//!     room: &WaitingRoom::default(),
+//!     delay: &DelaySettings::default(),
+//!     headers: &HeaderSet::default(),
+//!     headers_on: HeadersOn::Always,
+//!     hold_time: None,
+//!     refunds: false,
+//! };
+//! let user = RequestDescription::new().descriptor([("user", "7")]);
+//! let patience = Patience { waiter: Waiter::Nobody, wait_max: || Duration::ZERO, since: None };
+//! assert!(matches!(pipeline.decide_now(&user, patience), Some(Admission::Pass(_))));
+//! assert!(matches!(pipeline.decide_now(&user, patience), Some(Admission::Refused(_))));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod body_end;
 mod description;

@@ -124,6 +124,13 @@ pub enum Waiter {
     Queue,
 }
 
+impl Waiter {
+    /// Whether the door takes over a request that waits in this mode, and queues it.
+    fn leaves_to_queue(self, mode: WaitMode) -> bool {
+        self == Waiter::ClientOrQueue && mode == WaitMode::Queue
+    }
+}
+
 /// Decides requests by the limits of a domain. Borrowed for one request.
 #[derive(Debug)]
 pub struct Pipeline<'p, S, C> {
@@ -143,11 +150,7 @@ pub struct Pipeline<'p, S, C> {
     pub refunds: bool,
 }
 
-impl<S, C> Pipeline<'_, S, C>
-where
-    S: CounterStore,
-    C: Clock,
-{
+impl<S: CounterStore, C: Clock> Pipeline<'_, S, C> {
     /// Decides on the calling thread; [`None`] if the store has to be awaited.
     #[inline]
     pub fn decide_now(
@@ -179,9 +182,7 @@ where
             None => self.ask_store(description, patience).await,
         };
         match admission {
-            Admission::WaitInLine(wait)
-                if wait.mode == WaitMode::Delay || patience.waiter != Waiter::ClientOrQueue =>
-            {
+            Admission::WaitInLine(wait) if !patience.waiter.leaves_to_queue(wait.mode) => {
                 match self.wait_in_line(*wait, description, patience).await {
                     Ok(grant) => Admission::Pass(grant),
                     Err(refusal) => Admission::Refused(refusal),
@@ -264,10 +265,7 @@ where
                 self.limits.turn_away(description, &mut verdict, retry.into());
                 // Only the queue is left: a wait in line for the same bucket would be longer.
                 match self.wait_or_refuse(&verdict, description, patience.waiter) {
-                    Admission::WaitInLine(wait)
-                        if wait.mode == WaitMode::Delay
-                            || patience.waiter != Waiter::ClientOrQueue =>
-                    {
+                    Admission::WaitInLine(wait) if !patience.waiter.leaves_to_queue(wait.mode) => {
                         match wait.refused {
                             Some((_, refusal)) => Admission::Refused(refusal),
                             None => Admission::WaitInLine(wait),
@@ -279,7 +277,7 @@ where
         }
     }
 
-    /// A place in line if the limits that refused agree to it, or else the refusal.
+    /// A wait in line if the limits that refused allow it, or else the refusal.
     fn wait_or_refuse(
         &self,
         verdict: &Verdict,

@@ -37,15 +37,11 @@ impl Refund {
     pub const NOTHING: Refund = Refund(Amount::Nothing);
 
     /// The refund for a verdict that admits.
-    pub fn of<S, C>(
+    pub fn of<S: CounterStore, C: Clock>(
         verdict: &Verdict,
         description: &RequestDescription,
         limits: DomainEngine<'_, S, C>,
-    ) -> Self
-    where
-        S: CounterStore,
-        C: Clock,
-    {
+    ) -> Self {
         if verdict.rulings().is_empty() {
             return Refund::NOTHING;
         }
@@ -56,11 +52,7 @@ impl Refund {
     }
 
     /// The refund of a deposit.
-    pub(crate) fn of_deposit<S, C>(deposit: Deposit<S, C>) -> Self
-    where
-        S: CounterStore,
-        C: Clock,
-    {
+    pub(crate) fn of_deposit<S: CounterStore, C: Clock>(deposit: Deposit<S, C>) -> Self {
         if deposit.is_empty() {
             return Refund::NOTHING;
         }
@@ -68,11 +60,11 @@ impl Refund {
     }
 
     /// Pays it; `description` is that of the request.
-    pub fn pay<S, C>(self, description: &RequestDescription, limits: DomainEngine<'_, S, C>)
-    where
-        S: CounterStore,
-        C: Clock,
-    {
+    pub fn pay<S: CounterStore, C: Clock>(
+        self,
+        description: &RequestDescription,
+        limits: DomainEngine<'_, S, C>,
+    ) {
         match self.0 {
             Amount::Full { rules_version } => {
                 pay_back(limits.deposit_in_full(description, rules_version));
@@ -106,11 +98,7 @@ impl fmt::Debug for Refund {
 }
 
 /// Pays a deposit back: at once in the embedded store, on a task in another.
-fn pay_back<S, C>(deposit: Deposit<S, C>)
-where
-    S: CounterStore,
-    C: Clock,
-{
+fn pay_back<S: CounterStore, C: Clock>(deposit: Deposit<S, C>) {
     // The request ran on a runtime. If that has ended, the charge stays.
     let Ok(runtime) = Handle::try_current() else { return };
     if deposit.is_empty() {

@@ -15,11 +15,7 @@ impl HeldSlots {
     }
 
     /// The slots of a permit. A permit without slots, which most are, is not boxed.
-    pub fn of<S, C>(permit: Permit<S, C>) -> Option<Self>
-    where
-        S: CounterStore,
-        C: Clock,
-    {
+    pub fn of<S: CounterStore, C: Clock>(permit: Permit<S, C>) -> Option<Self> {
         (!permit.is_empty()).then(|| HeldSlots::new(permit))
     }
 }

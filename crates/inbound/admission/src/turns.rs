@@ -95,17 +95,13 @@ impl Turns {
     ///
     /// # Errors
     /// When it may not wait that long, or too many wait. It is refunded.
-    pub fn take<S, C>(
+    pub fn take<S: CounterStore, C: Clock>(
         self: &Arc<Self>,
         description: &RequestDescription,
         verdict: &Verdict,
         limits: DomainEngine<'_, S, C>,
         bounds: TurnBounds,
-    ) -> Result<PendingTurn, NoTurn>
-    where
-        S: CounterStore,
-        C: Clock,
-    {
+    ) -> Result<PendingTurn, NoTurn> {
         let refund = Refund::of_deposit(limits.deposit(description, verdict));
         match self.claim(self.kind(description, verdict), verdict.delay().into(), bounds) {
             Ok(turn) => Ok(PendingTurn::new(turn, refund)),

@@ -85,7 +85,7 @@ impl Cause {
     }
 
     /// The wording of a refusal that names no limit.
-    pub(crate) fn wording(self, chosen: Option<RefusalStatus>) -> Wording<'static> {
+    pub(crate) fn wording(self, chosen: Option<RefusalStatus>) -> CauseText<'static> {
         let detail = match self {
             Cause::Rate => "Too many requests. Wait for the time in Retry-After, then try again.",
             Cause::Concurrency => {
@@ -119,7 +119,7 @@ impl Cause {
         self,
         chosen: Option<RefusalStatus>,
         limit: &ViolatedLimit,
-    ) -> Wording<'_> {
+    ) -> CauseText<'_> {
         let advice = match (self, limit.retry) {
             (_, Retry::Never) => "The request asks for more than it can ever admit.",
             (Cause::Concurrency, _) => "Let some requests finish, then try again.",
@@ -133,20 +133,20 @@ impl Cause {
         chosen: Option<RefusalStatus>,
         detail: Cow<'w, str>,
         quota: &'w str,
-    ) -> Wording<'w> {
+    ) -> CauseText<'w> {
         let (problem_type, title) = match self {
             Cause::Rate | Cause::Concurrency => (QUOTA_EXCEEDED, "Quota Exceeded"),
             Cause::Undecided => ("about:blank", "Service Unavailable"),
             Cause::Overload(_) => (REDUCED_CAPACITY, "Temporary Reduced Capacity"),
         };
         let status = self.status(chosen);
-        Wording { status, code: self.code(), problem_type, title, detail, quota }
+        CauseText { status, code: self.code(), problem_type, title, detail, quota }
     }
 }
 
 /// What an answer says, whatever its format.
 #[derive(Clone, Debug)]
-pub struct Wording<'w> {
+pub struct CauseText<'w> {
     /// The HTTP status.
     pub status: StatusCode,
     /// The code in the body.

@@ -17,6 +17,14 @@ pub const POLICIES_MAX: usize = 16;
 /// When to retry after limits could not be checked.
 const UNDECIDED_WAIT: Nanos = Nanos::from_secs(1);
 
+/// Whole seconds after which to retry, at least one; [`None`] if waiting is not needed, or does not help.
+pub(crate) fn whole_seconds(retry: Retry) -> Option<u64> {
+    match retry {
+        Retry::After(wait) => Some(wait.as_secs_ceil().max(1)),
+        Retry::Now | Retry::Never => None,
+    }
+}
+
 /// What a client may learn of a verdict.
 #[derive(Debug)]
 pub struct Notice<'v> {
@@ -90,10 +98,7 @@ impl<'v> Notice<'v> {
 
     /// Whole seconds after which to retry, at least one; [`None`] if the request was admitted, or never will be.
     pub fn retry_after_seconds(&self) -> Option<u64> {
-        match self.retry() {
-            Retry::After(wait) => Some(wait.as_secs_ceil().max(1)),
-            Retry::Now | Retry::Never => None,
-        }
+        whole_seconds(self.retry())
     }
 
     /// Adds the ruling if it is among the tightest, once for each limit.

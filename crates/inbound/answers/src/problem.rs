@@ -5,7 +5,7 @@ use http::StatusCode;
 use http::header::HeaderValue;
 use serde::Serialize;
 
-use crate::cause::Wording;
+use crate::cause::CauseText;
 use crate::headers::write_number;
 use crate::refusal::{Refusal, ViolatedLimit};
 
@@ -51,7 +51,7 @@ impl<'p, M: Serialize> Problem<'p, M> {
 }
 
 /// The body of an answer with this wording.
-pub(crate) fn problem_of(wording: &Wording<'_>) -> Bytes {
+pub(crate) fn problem_of(wording: &CauseText<'_>) -> Bytes {
     let problem = Problem {
         r#type: wording.problem_type,
         title: wording.title,

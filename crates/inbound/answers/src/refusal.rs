@@ -9,7 +9,7 @@ use tidegate_overload::Category;
 
 use crate::cause::Cause;
 use crate::headers::{Fields, HeaderSet};
-use crate::notice::{Notice, Policy};
+use crate::notice::{Notice, Policy, whole_seconds};
 
 /// A refused request. A [`Renderer`](crate::Renderer) turns it into a response.
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ pub struct Refusal {
     /// The limits that refused, the one to wait for first. Empty if no limit refused.
     pub limits: SmallVec<[ViolatedLimit; 1]>,
     /// What was shed, if the service is overloaded.
-    pub shed: Option<Shed>,
+    pub shed: Option<ShedDetails>,
     /// The version of the rules.
     pub(crate) rules_version: u64,
     /// The rate limit fields.
@@ -51,7 +51,7 @@ pub struct ViolatedLimit {
 
 /// What an overloaded service shed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shed {
+pub struct ShedDetails {
     /// The category, if clients may see it.
     pub category: Option<Category>,
     /// Whether the whole fleet is saturated, so that another node would refuse as well.
@@ -95,7 +95,7 @@ impl Refusal {
     pub fn of_overload(refusal: &tidegate_overload::Refusal, names_category: bool) -> Self {
         // Whole seconds: their field values are made once for the process.
         let retry = Nanos::from_secs(refusal.retry_after.as_secs_ceil().max(1));
-        let shed = Shed {
+        let shed = ShedDetails {
             category: names_category.then_some(refusal.category),
             fleet_saturated: refusal.fleet_saturated,
         };
@@ -149,12 +149,5 @@ impl fmt::Display for ViolatedLimit {
             Some(period) => write!(f, " per {period}"),
             None => f.write_str(" at once"),
         }
-    }
-}
-
-fn whole_seconds(retry: Retry) -> Option<u64> {
-    match retry {
-        Retry::After(wait) => Some(wait.as_secs_ceil().max(1)),
-        Retry::Now | Retry::Never => None,
     }
 }

@@ -18,12 +18,12 @@ use parking_lot::RwLock;
 use tidegate_engine::{RefusalStatus, Retry};
 use tidegate_overload::Category;
 
-use crate::cause::{Cause, Wording};
+use crate::cause::{Cause, CauseText};
 use crate::grpc;
 use crate::headers::number_value;
 use crate::negotiation::{AnswerFormat, Negotiation};
 use crate::problem::{NO_STORE, PROBLEM_JSON, problem_of, with_figures};
-use crate::refusal::{Refusal, Shed};
+use crate::refusal::{Refusal, ShedDetails};
 use template::Template;
 pub use template::TemplateError;
 
@@ -102,7 +102,7 @@ impl Renderer {
     }
 
     /// Writes an answer in every format, to be sent by [`Renderer::answer`].
-    pub fn prepare(&self, wording: &Wording<'_>) -> PreparedAnswer {
+    pub fn prepare(&self, wording: &CauseText<'_>) -> PreparedAnswer {
         let message = grpc::percent_encoded(&wording.detail);
         PreparedAnswer {
             status: wording.status,
@@ -231,7 +231,7 @@ fn add_fields(headers: &mut HeaderMap, refusal: Refusal, is_http: bool) {
         headers.entry(RETRY_AFTER).or_insert_with(|| number_value(seconds));
     }
     refusal.fields.add_to(headers);
-    let Some(Shed { category, fleet_saturated }) = refusal.shed else { return };
+    let Some(ShedDetails { category, fleet_saturated }) = refusal.shed else { return };
     if let Some(category) = category {
         headers.insert(SHED, category_value(category));
     }

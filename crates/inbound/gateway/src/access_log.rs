@@ -13,14 +13,24 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use http::header::{HeaderValue, REFERER, USER_AGENT};
+use aws_lc_rs::digest::{SHA256, digest};
+use compact_str::CompactString;
+use http::header::{HeaderName, HeaderValue, REFERER, USER_AGENT};
 use http::request::Parts;
+use http::uri::Authority;
 use http::{Method, StatusCode, Uri, Version};
 use parking_lot::{Condvar, Mutex};
 use serde_json::json;
 use tidegate_engine::Timestamp;
+use tidegate_overload::Category;
 
-use super::settings::{AccessLogFormat, AccessLogSettings};
+use super::settings::{AccessLogFormat, AccessLogSettings, CallerFormat};
+
+const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+
+/// Bytes of the hash of a caller: enough that no two callers of a log are the same.
+const CALLER_HASH_BYTES: usize = 8;
 
 /// The maximum number of lines per write.
 const BATCH_MAX: u64 = 1_024;
@@ -35,6 +45,18 @@ pub(super) struct Record {
     version: Version,
     user_agent: Option<HeaderValue>,
     referer: Option<HeaderValue>,
+    request_id: Option<HeaderValue>,
+    trace_parent: Option<HeaderValue>,
+    /// The category of the request; [`None`] if it is not decided.
+    pub(super) category: Option<Category>,
+    /// The caller, as the settings identify it.
+    pub(super) caller: Option<CompactString>,
+    /// The limit that refused it.
+    pub(super) limit: Option<CompactString>,
+    /// The limiter that refused it.
+    pub(super) refused_by: Option<&'static str>,
+    /// The server that answered.
+    pub(super) upstream: Option<Authority>,
 }
 
 /// A line of the log, known when the request has ended.
@@ -60,6 +82,13 @@ pub(super) struct AccessLog {
     written: Arc<WrittenLines>,
 }
 
+/// How lines are written.
+#[derive(Clone, Copy, Debug)]
+struct LineFormat {
+    format: AccessLogFormat,
+    caller: CallerFormat,
+}
+
 /// The number of lines that the thread has written.
 #[derive(Debug, Default)]
 struct WrittenLines {
@@ -74,7 +103,7 @@ impl AccessLog {
         out: Box<dyn Write + Send>,
     ) -> io::Result<Self> {
         let (lines, queue) = sync_channel(settings.waiting_max.max(1));
-        let format = settings.format;
+        let format = LineFormat { format: settings.format, caller: settings.caller };
         let written: Arc<WrittenLines> = Arc::default();
         let progress = Arc::clone(&written);
         thread::Builder::new()
@@ -101,6 +130,13 @@ impl AccessLog {
                 version: head.version,
                 user_agent: head.headers.get(USER_AGENT).cloned(),
                 referer: head.headers.get(REFERER).cloned(),
+                request_id: head.headers.get(X_REQUEST_ID).cloned(),
+                trace_parent: head.headers.get(TRACEPARENT).cloned(),
+                category: None,
+                caller: None,
+                limit: None,
+                refused_by: None,
+                upstream: None,
             })
         })
     }
@@ -128,7 +164,7 @@ impl AccessLog {
 /// Writes until the queue is closed: all queued lines with one write, then a flush.
 fn write_all(
     queue: &Receiver<LogLine>,
-    format: AccessLogFormat,
+    format: LineFormat,
     mut out: Box<dyn Write + Send>,
     written: &WrittenLines,
 ) {
@@ -138,8 +174,8 @@ fn write_all(
         let mut lines: u64 = 0;
         let mut next = Some(first);
         while let Some(line) = next {
-            match format {
-                AccessLogFormat::Json => line.as_json(&mut text),
+            match format.format {
+                AccessLogFormat::Json => line.as_json(format.caller, &mut text),
                 AccessLogFormat::Common => line.as_common(&mut text),
             }
             lines = lines.saturating_add(1);
@@ -158,7 +194,7 @@ fn write_all(
 }
 
 impl LogLine {
-    fn as_json(&self, out: &mut String) {
+    fn as_json(&self, caller: CallerFormat, out: &mut String) {
         let record = &self.record;
         let text = |value: &Option<HeaderValue>| {
             value.as_ref().map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
@@ -174,6 +210,13 @@ impl LogLine {
             "micros": self.ended.since(record.began).get() / 1_000,
             "outcome": self.outcome,
             "route": self.route,
+            "limit": record.limit.as_deref(),
+            "refused_by": record.refused_by,
+            "category": record.category.map(Category::name),
+            "caller": record.caller.as_deref().and_then(|name| caller_text(name, caller)),
+            "upstream": record.upstream.as_ref().map(Authority::as_str),
+            "request_id": text(&record.request_id),
+            "trace_id": record.trace_parent.as_ref().and_then(trace_id),
             "user_agent": text(&record.user_agent),
             "referer": text(&record.referer),
         });
@@ -198,6 +241,25 @@ impl LogLine {
             self.bytes,
         );
     }
+}
+
+fn caller_text(name: &str, format: CallerFormat) -> Option<String> {
+    match format {
+        CallerFormat::Plain => Some(name.to_owned()),
+        CallerFormat::Hashed => {
+            let hash = digest(&SHA256, name.as_bytes());
+            let bytes = hash.as_ref().iter().take(CALLER_HASH_BYTES);
+            Some(bytes.map(|byte| format!("{byte:02x}")).collect())
+        }
+        CallerFormat::Off => None,
+    }
+}
+
+/// The trace of a `traceparent` field (W3C Trace Context).
+fn trace_id(parent: &HeaderValue) -> Option<&str> {
+    let id = parent.to_str().ok()?.split('-').nth(1)?;
+    let valid = id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    valid.then_some(id)
 }
 
 /// Formats an instant in UTC, in a format of jiff.

@@ -10,7 +10,7 @@ use super::client_address::TrustedHops;
 use super::describe::{ApiKeys, IdentitySources, Tokens};
 use super::encode::RouteAnswers;
 use super::forward::Provenance;
-use super::route::{Route, RouteUpstreams};
+use super::route::{Route, RouteDefaults};
 use super::settings::{GatewayError, GatewaySettings, Problems};
 use super::state::GatewayState;
 use super::tally::Tally;
@@ -137,6 +137,8 @@ fn compile_identities<S, C>(
     IdentitySources {
         tokens: problems.take("jwt", tokens).flatten(),
         keys: problems.take("api_keys", keys).flatten(),
+        when_invalid: settings.jwt.as_ref().map(|jwt| jwt.when_invalid).unwrap_or_default(),
+        when_unknown: settings.api_keys.as_ref().map(|keys| keys.when_unknown).unwrap_or_default(),
     }
 }
 
@@ -180,9 +182,12 @@ fn compile_routes(
             let problem = format_args!("there are no upstreams `{}`", route.upstreams);
             problems.add(format!("{location}.upstreams"), problem);
         }
-        let upstreams =
-            RouteUpstreams { group: group.unwrap_or(0), timeouts: timeouts.unwrap_or_default() };
-        routes.extend(Route::compile(route, &location, upstreams, problems).map(Arc::new));
+        let defaults = RouteDefaults {
+            upstream_group: group.unwrap_or(0),
+            timeouts: timeouts.unwrap_or_default(),
+            escaped_slashes: settings.head.escaped_slashes,
+        };
+        routes.extend(Route::compile(route, &location, defaults, problems).map(Arc::new));
     }
     routes.into()
 }

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use compact_str::CompactString;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{Method, request::Parts};
 use tidegate_overload::{Caller, Category};
@@ -95,6 +96,11 @@ impl Categories {
             };
         }
         value_of(&self.settings.caller, request).map(Caller::named).unwrap_or_default()
+    }
+
+    /// The caller's name, for the access log.
+    pub(super) fn caller_name(&self, request: &RequestView<'_>) -> Option<CompactString> {
+        value_of(&self.settings.caller, request)
     }
 
     /// The client's timeout, if a field states it.

@@ -1,18 +1,20 @@
 //! Deciding a request: shed, then limit. The gate and the upstream follow in `request`; the crate `tidegate-admission`
 //! has the whole order and its reasons.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use http::request::Parts;
 use tidegate_admission::{Admission, DomainEngine, Grant, Patience, Pipeline, Waiter};
 use tidegate_answers::Refusal;
-use tidegate_engine::{Clock, CounterStore, Nanos, Timestamp};
+use tidegate_engine::{Clock, CounterStore, LimiterStage, Nanos, Timestamp, contain};
 use tidegate_overload::{Arrival, Category, ScreenedRequest};
 use tokio::time::Instant;
 
 use super::active_document::ActiveDocument;
-use super::decode::DecodedHead;
+use super::decode::{CountState, DecodedHead, RequestContext};
 use super::describe::{Description, RequestView};
+use super::encode::Fault;
 use super::route::Route;
 
 /// What is known of a request after the first decision.
@@ -21,12 +23,23 @@ pub(super) struct FirstDecision {
     /// [`None`] if the store has to be awaited.
     pub(super) decided: Option<Admission>,
     pub(super) screened: Option<(ScreenedRequest, Category)>,
+    pub(super) count: CountState,
+}
+
+/// Why a request is not served.
+pub(super) enum Denial {
+    /// A limiter refuses it.
+    Refusal(Refusal),
+    /// It cannot be served as it is.
+    Fault(Fault),
+    /// Limiter code panicked, so that the request is admitted.
+    Panic,
 }
 
 impl FirstDecision {
-    fn unlimited(screened: Option<(ScreenedRequest, Category)>) -> Self {
+    fn unlimited(screened: Option<(ScreenedRequest, Category)>, count: CountState) -> Self {
         let decided = Some(Admission::Pass(Grant::unlimited()));
-        FirstDecision { description: None, decided, screened }
+        FirstDecision { description: None, decided, screened, count }
     }
 }
 
@@ -38,7 +51,7 @@ where
     /// Sheds or limits a request without waiting.
     ///
     /// # Errors
-    /// The refusal.
+    /// Why it is not served, or that limiter code panicked.
     #[expect(
         clippy::result_large_err,
         reason = "a refusal is moved once; a box would be an allocation per refusal"
@@ -48,42 +61,68 @@ where
         route: &Route,
         decoded: &DecodedHead<'_>,
         trusted: bool,
-        began: Timestamp,
-    ) -> Result<FirstDecision, Refusal> {
+        context: &mut RequestContext,
+    ) -> Result<FirstDecision, Denial> {
+        let decide = || self.try_decide_now(route, decoded, trusted, context);
+        contain(LimiterStage::Decide, decide).unwrap_or(Err(Denial::Panic))
+    }
+
+    /// The decision for a request whose limiter code panicked: it is admitted.
+    pub(super) fn admit(&self, began: Timestamp) -> FirstDecision {
+        FirstDecision::unlimited(None, self.failed_open(began))
+    }
+
+    #[expect(
+        clippy::result_large_err,
+        reason = "a refusal is moved once; a box would be an allocation per refusal"
+    )]
+    fn try_decide_now(
+        &self,
+        route: &Route,
+        decoded: &DecodedHead<'_>,
+        trusted: bool,
+        context: &mut RequestContext,
+    ) -> Result<FirstDecision, Denial> {
+        let began = context.began;
         if route.exempt {
-            return Ok(FirstDecision::unlimited(None));
+            return Ok(FirstDecision::unlimited(None, CountState::Counted));
         }
-        let mut needs = route.describer.needs();
-        if self.state.protection.is_some() {
+        let mut needs = route.describer.needs() | self.identities.needs();
+        if self.state.protection.is_some() || context.record.is_some() {
             needs = needs | self.categories.needs();
         }
-        let identity = self.identities.identify(needs, decoded.head, began);
+        let identify = || self.identities.identify(needs, decoded.head, began);
+        let identity = contain(LimiterStage::Describe, identify).ok_or(Denial::Panic)?;
+        let identity = identity.map_err(Denial::Fault)?;
         let seen = decoded.with(route, &identity);
-        let screened = self.screen(&seen, trusted)?;
-        if route.describer.is_empty() {
-            self.count_admission(&Grant::unlimited(), began);
-            return Ok(FirstDecision::unlimited(screened));
+        if let Some(record) = &mut context.record {
+            record.category = Some(self.categories.categorize(&seen, trusted).0);
+            record.caller = self.categories.caller_name(&seen);
         }
-        let description = route.describer.describe(&seen);
+        let screened = self.screen(&seen, trusted).map_err(Denial::Refusal)?;
+        if route.describer.is_empty() {
+            let count = self.admitted(&Grant::unlimited(), began);
+            return Ok(FirstDecision::unlimited(screened, count));
+        }
+        let description = contain(LimiterStage::Describe, || route.describer.describe(&seen));
+        let description = description.ok_or(Denial::Panic)?.map_err(Denial::Fault)?;
         let decided = if description.described.is_empty() {
             Some(Admission::Pass(Grant::unlimited()))
         } else {
             let patience = self.client_patience(decoded.head, route, None);
             self.pipeline().decide_now(&description.described, patience)
         };
-        let passes = match &decided {
-            Some(Admission::Pass(grant)) => {
-                self.count_admission(grant, began);
-                true
-            }
-            Some(Admission::WaitInLine(_) | Admission::Refused(_)) | None => false,
+        let count = match &decided {
+            Some(Admission::Pass(grant)) => self.admitted(grant, began),
+            Some(Admission::WaitInLine(_) | Admission::Refused(_)) | None => CountState::Undecided,
         };
         if let Some(Admission::Refused(refusal)) = decided {
-            return Err(refusal);
+            return Err(Denial::Refusal(refusal));
         }
+        let passes = matches!(count, CountState::Admitted { .. });
         let is_stored = !passes || !description.deferred.is_empty();
         let description = is_stored.then(|| Box::new(description.into_owned()));
-        Ok(FirstDecision { description, decided, screened })
+        Ok(FirstDecision { description, decided, screened, count })
     }
 
     /// Describes a request again whose description was not stored.
@@ -92,9 +131,9 @@ where
         route: &Route,
         decoded: &DecodedHead<'_>,
         began: Timestamp,
-    ) -> Description {
-        let identity = self.identities.identify(route.describer.needs(), decoded.head, began);
-        route.describer.describe(&decoded.with(route, &identity)).into_owned()
+    ) -> Result<Description, Fault> {
+        let identity = self.identities.identify(route.describer.needs(), decoded.head, began)?;
+        route.describer.describe(&decoded.with(route, &identity)).map(Cow::into_owned)
     }
 
     /// The worker shedder, and whether there is enough time.

@@ -7,21 +7,24 @@
 use std::net::IpAddr;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::request::Parts;
 use tidegate_admission::Admission;
 use tidegate_answers::Negotiation;
 use tidegate_engine::{Clock, CounterStore, Timestamp};
+use tidegate_metrics::AnswerKind;
 use tidegate_overload::{Category, ScreenedRequest};
 
 use super::access_log::Record;
 use super::active_document::ActiveDocument;
+use super::decide::{Denial, FirstDecision};
 use super::describe::{Description, Identity, RequestView};
 use super::encode::{self, Answer, Fault};
 use super::forward::Hop;
 use super::head::{HeadCheck, Target, examine};
 use super::queue::{QUEUE_PATH, QueueId};
-use super::route::Route;
+use super::route::{Route, find_route};
 use super::tally::Outcome;
 
 /// A request that was not answered at once.
@@ -48,12 +51,28 @@ pub(super) struct RequestContext {
     pub(super) began: Timestamp,
     pub(super) client: Option<IpAddr>,
     pub(super) record: Option<Box<Record>>,
+    pub(super) count: CountState,
+}
+
+/// Whether a request is in the counts of answers. Each is counted once, when it is known how it ended for the limiter:
+/// a request that passes its limits may still be shed at the gate, or fail at its upstream.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum CountState {
+    /// Its limits have not decided.
+    Undecided,
+    /// Its limits admitted it, after this time.
+    Admitted { answer: AnswerKind, took: Duration },
+    /// It is counted, or belongs to a route that is not.
+    Counted,
+    /// It was counted and logged when it was put into the queue.
+    Queued,
 }
 
 impl RequestContext {
-    /// The context of the same request in the queue: the access log has it only once.
+    /// The context of the same request in the queue: it is counted and logged only once.
     pub(super) fn for_queue(&self) -> Self {
-        RequestContext { client_form: self.client_form.clone(), record: None, ..*self }
+        let count = CountState::Queued;
+        RequestContext { client_form: self.client_form.clone(), record: None, count, ..*self }
     }
 }
 
@@ -98,8 +117,9 @@ where
         let record = self.state.log.as_ref().and_then(|log| log.record(head, client, began));
         let client_form = Negotiation::of(head);
         let route_index = self.routes.len();
-        let mut context = RequestContext { client_form, route_index, began, client, record };
-        let target = match examine(head, &self.settings.head, hop.host()) {
+        let count = CountState::Undecided;
+        let mut context = RequestContext { client_form, route_index, began, client, record, count };
+        let mut target = match examine(head, &self.settings.head, hop.host()) {
             Ok(HeadCheck::Sound(target)) => target,
             Ok(HeadCheck::Capabilities) => {
                 let answer = encode::capabilities();
@@ -111,23 +131,34 @@ where
             let answer = self.queued_state(id, &context.client_form);
             return ControlFlow::Break(self.finish(context, answer, Outcome::Own));
         }
-        let found = self.routes.iter().enumerate().find(|(_, route)| route.matches(head, &target));
-        let Some((index, route)) = found else {
-            return ControlFlow::Break(self.fault(context, Fault::NoRoute));
+        let (index, route) = match find_route(&self.routes, head, &mut target) {
+            Ok(found) => found,
+            Err(fault) => return ControlFlow::Break(self.fault(context, fault)),
         };
         context.route_index = index;
+        if !route.admits(client) {
+            return ControlFlow::Break(self.fault(context, Fault::NetworkDenied));
+        }
         let too_large = self.settings.head.body_bytes_max.zip(body_bytes);
         if too_large.is_some_and(|(most, bytes)| bytes > most) {
             return ControlFlow::Break(self.fault(context, Fault::BodyTooLarge));
         }
         let decoded = DecodedHead { head, target: &target, client, hop, body_bytes };
         let trusted = self.hops.trusts(hop.address);
-        let decision = match self.decide_now(route, &decoded, trusted, began) {
+        let decision = match self.decide_now(route, &decoded, trusted, &mut context) {
             Ok(decision) => decision,
-            Err(refusal) => return ControlFlow::Break(self.refuse(context, refusal)),
+            Err(Denial::Refusal(refusal)) => match self.render_refusal(&mut context, refusal) {
+                Some((answer, outcome)) => {
+                    return ControlFlow::Break(self.finish(context, answer, outcome));
+                }
+                None => self.admit(began),
+            },
+            Err(Denial::Panic) => self.admit(began),
+            Err(Denial::Fault(fault)) => return ControlFlow::Break(self.fault(context, fault)),
         };
         let route = Arc::clone(route);
-        let super::decide::FirstDecision { description, decided, screened } = decision;
+        let FirstDecision { description, decided, screened, count } = decision;
+        context.count = count;
         ControlFlow::Continue(PendingRequest {
             context,
             route,

@@ -1,8 +1,8 @@
 //! Turns the head of a request into descriptors and costs.
 //!
 //! Each route has templates of descriptors, compiled once. If a value is missing, the request is not limited by that
-//! descriptor, as in Envoy, unless the entry says otherwise. Values are owned, because the request may wait; short ones
-//! are stored inline, without an allocation.
+//! descriptor, as in Envoy, unless the entry says otherwise. If there are several values, each is charged. Values are
+//! owned, because the request may wait; short ones are stored inline, without an allocation.
 //!
 //! Tokens and API keys are verified only if an entry needs them, once per request.
 
@@ -18,24 +18,27 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use compact_str::{CompactString, ToCompactString};
-use http::HeaderValue;
 use http::request::Parts;
 use ipnet::IpNet;
 
+use super::encode::Fault;
 use super::forward::Hop;
 use super::head::Target;
 use super::route::PathTemplate;
-use super::settings::{Missing, PathMatch, Problems, RouteSettings, ValueFrom};
+use super::settings::{PathMatch, Problems, RouteSettings, ValueFrom, WhenMissing};
 pub(super) use api_keys::ApiKeys;
-pub use api_keys::api_key_plans;
+pub use api_keys::{NewApiKey, api_key_plans};
 pub(super) use cost::{Cost, DeferredCharges};
-use credential::{cookie, query_parameter};
+use credential::{ValueMatch, cookie_values, header_values, only, query_values};
 pub(super) use identity::{Identity, IdentityNeeds, IdentitySources};
 pub(super) use jwt::Tokens;
 use tidegate_admission::RequestDescription;
 
 /// The length of the longest IPv4 address.
 const IPV4_CHARS_MAX: usize = 15;
+
+/// The maximum of descriptors in place of one whose values are ambiguous. More are no mistake of a client.
+const COMBINATIONS_MAX: usize = 4;
 
 /// The id of the next describer, in all gateways of the process.
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
@@ -62,7 +65,7 @@ struct DescriptorTemplate {
 struct EntryTemplate {
     key: CompactString,
     value: ValueFrom,
-    missing: Missing,
+    when_missing: WhenMissing,
 }
 
 /// The parts of a request that describe it.
@@ -126,7 +129,7 @@ impl Describer {
                 entries.push(EntryTemplate {
                     key: entry.key.to_compact_string(),
                     value: entry.value.clone(),
-                    missing: entry.missing.clone(),
+                    when_missing: entry.when_missing.clone().unwrap_or_default(),
                 });
             }
             let cost = Cost::of(descriptor.cost.as_ref().unwrap_or(&settings.cost));
@@ -149,55 +152,163 @@ impl Describer {
     }
 
     /// Describes a request, with the description that its connection has cached if that applies.
+    ///
+    /// # Errors
+    /// Why the request cannot be described, and is rejected.
     #[inline]
-    pub(super) fn describe<'r>(&self, request: &RequestView<'r>) -> Cow<'r, Description> {
+    pub(super) fn describe<'r>(
+        &self,
+        request: &RequestView<'r>,
+    ) -> Result<Cow<'r, Description>, Fault> {
         // Behind a proxy each request may have another client.
-        if self.by_address && request.client == request.hop.address {
-            let cached = request.hop.description.0.get_or_init(|| {
-                Box::new(CachedDescription { describer: self.id, description: self.build(request) })
-            });
-            if cached.describer == self.id {
-                return Cow::Borrowed(&cached.description);
-            }
+        if !self.by_address || request.client != request.hop.address {
+            return self.build(request).map(Cow::Owned);
         }
-        Cow::Owned(self.build(request))
+        let cache = &request.hop.description.0;
+        let cached = match cache.get() {
+            Some(cached) => cached,
+            None => {
+                let description = self.build(request)?;
+                cache
+                    .get_or_init(|| Box::new(CachedDescription { describer: self.id, description }))
+            }
+        };
+        if cached.describer == self.id {
+            return Ok(Cow::Borrowed(&cached.description));
+        }
+        self.build(request).map(Cow::Owned)
     }
 
-    fn build(&self, request: &RequestView<'_>) -> Description {
+    fn build(&self, request: &RequestView<'_>) -> Result<Description, Fault> {
         let path = request.target.path(request.head);
         let template = self.path_templates.iter().find(|template| template.matches(path));
         let mut description =
             Description { described: RequestDescription::new(), deferred: DeferredCharges::new() };
+        let extract = |entry: &EntryTemplate| extract(&entry.value, request, template, path);
         for descriptor in &self.descriptors {
             let begin = description.described.mark();
-            let complete = descriptor.entries.iter().all(|entry| {
-                match extract(&entry.value, request, template, path) {
-                    Some(value) => description.described.entry(&entry.key, value),
-                    None => match &entry.missing {
-                        Missing::SkipDescriptor => return false,
-                        Missing::SkipEntry => {}
-                        Missing::Use(text) => {
-                            description.described.entry(&entry.key, text.into());
-                        }
-                    },
+            match descriptor.add_entries(&mut description.described, &extract)? {
+                EntriesResult::Complete if description.described.mark() > begin => {
+                    descriptor.close(&mut description, request)?;
                 }
-                true
-            });
-            if !complete || description.described.mark() == begin {
-                description.described.truncate(begin);
-                continue;
-            }
-            let cost = descriptor.cost.upfront(request.head, request.body_bytes);
-            let index = description.described.close(Some(cost));
-            if let Some(deferred) = descriptor.cost.deferred(request.body_bytes, index, cost) {
-                description.deferred.push(deferred);
+                EntriesResult::Complete | EntriesResult::Incomplete => {
+                    description.described.truncate(begin);
+                }
+                EntriesResult::Several => {
+                    description.described.truncate(begin);
+                    descriptor.add_combinations(&mut description, request, &extract)?;
+                }
             }
         }
-        description
+        Ok(description)
     }
 }
 
+/// The result of adding the entries of a descriptor.
+enum EntriesResult {
+    Complete,
+    /// A value is missing, and the request does not have the descriptor.
+    Incomplete,
+    /// An entry has several values.
+    Several,
+}
+
+impl EntryTemplate {
+    /// The entry's value if the request has none; [`None`] for no entry.
+    fn default_value(&self) -> Result<DefaultValue<'_>, Fault> {
+        match &self.when_missing {
+            WhenMissing::SkipDescriptor => Ok(DefaultValue::NoDescriptor),
+            WhenMissing::SkipEntry => Ok(DefaultValue::NoEntry),
+            WhenMissing::Use(text) => Ok(DefaultValue::Text(text)),
+            WhenMissing::Reject => Err(match self.value {
+                ValueFrom::Claim(_) | ValueFrom::Plan | ValueFrom::ApiKeyName => {
+                    Fault::MissingCredential
+                }
+                _ => Fault::MissingValue,
+            }),
+        }
+    }
+}
+
+/// What stands for a value that the request does not have.
+enum DefaultValue<'e> {
+    NoDescriptor,
+    NoEntry,
+    Text(&'e str),
+}
+
 impl DescriptorTemplate {
+    /// Adds the entries, as long as each has one value.
+    fn add_entries(
+        &self,
+        described: &mut RequestDescription,
+        extract: &impl Fn(&EntryTemplate) -> ValueMatch<CompactString>,
+    ) -> Result<EntriesResult, Fault> {
+        for entry in &self.entries {
+            match extract(entry) {
+                ValueMatch::One(value) => described.entry(&entry.key, value),
+                ValueMatch::Several => return Ok(EntriesResult::Several),
+                ValueMatch::Missing => match entry.default_value()? {
+                    DefaultValue::Text(text) => described.entry(&entry.key, text.into()),
+                    DefaultValue::NoEntry => {}
+                    DefaultValue::NoDescriptor => return Ok(EntriesResult::Incomplete),
+                },
+            }
+        }
+        Ok(EntriesResult::Complete)
+    }
+
+    /// Adds a descriptor for each combination of values, because the upstream may use any of them.
+    #[cold]
+    fn add_combinations(
+        &self,
+        description: &mut Description,
+        request: &RequestView<'_>,
+        extract: &impl Fn(&EntryTemplate) -> ValueMatch<CompactString>,
+    ) -> Result<(), Fault> {
+        let mut combinations: Vec<Vec<(&CompactString, CompactString)>> = vec![Vec::new()];
+        for entry in &self.entries {
+            let values = match extract(entry) {
+                ValueMatch::One(value) => vec![value],
+                ValueMatch::Several => all_values(&entry.value, request)?,
+                ValueMatch::Missing => match entry.default_value()? {
+                    DefaultValue::Text(text) => vec![text.into()],
+                    DefaultValue::NoEntry => continue,
+                    DefaultValue::NoDescriptor => return Ok(()),
+                },
+            };
+            let with = |value: &CompactString| {
+                let with = |combination: &Vec<_>| {
+                    let mut combination = combination.clone();
+                    combination.push((&entry.key, value.clone()));
+                    combination
+                };
+                combinations.iter().map(with).collect::<Vec<_>>()
+            };
+            combinations = values.iter().flat_map(with).collect();
+            if combinations.len() > COMBINATIONS_MAX {
+                return Err(Fault::AmbiguousValue);
+            }
+        }
+        for combination in combinations {
+            for (key, value) in combination {
+                description.described.entry(key, value);
+            }
+            self.close(description, request)?;
+        }
+        Ok(())
+    }
+
+    /// Ends a descriptor with its cost.
+    fn close(&self, description: &mut Description, request: &RequestView<'_>) -> Result<(), Fault> {
+        let cost = self.cost.upfront(request.head, request.body_bytes)?;
+        let index = description.described.close(Some(cost));
+        if let Some(deferred) = self.cost.deferred(request.body_bytes, index, cost) {
+            description.deferred.push(deferred);
+        }
+        Ok(())
+    }
+
     /// Whether it is the same for all requests of one client address.
     fn is_by_address(&self) -> bool {
         let fixed = |entry: &EntryTemplate| {
@@ -208,9 +319,13 @@ impl DescriptorTemplate {
     }
 }
 
-/// Extracts a value that does not depend on the templates of a route.
+/// Extracts a value that does not depend on the templates of a route; the first, if there are several.
 pub(super) fn value_of(value: &ValueFrom, request: &RequestView<'_>) -> Option<CompactString> {
-    extract(value, request, None, request.target.path(request.head))
+    match extract(value, request, None, request.target.path(request.head)) {
+        ValueMatch::One(value) => Some(value),
+        ValueMatch::Several => all_values(value, request).ok()?.into_iter().next(),
+        ValueMatch::Missing => None,
+    }
 }
 
 fn extract(
@@ -218,34 +333,58 @@ fn extract(
     request: &RequestView<'_>,
     template: Option<&PathTemplate>,
     path: &str,
-) -> Option<CompactString> {
+) -> ValueMatch<CompactString> {
     let head = request.head;
     match value {
-        ValueFrom::Fixed(text) => Some(text.into()),
-        ValueFrom::Address { v4_bits, v6_bits } => network(request, *v4_bits, *v6_bits),
-        ValueFrom::Header(name) => head.headers.get(name).and_then(text).map(CompactString::from),
-        ValueFrom::Cookie(name) => cookie(&head.headers, name).map(CompactString::from),
-        ValueFrom::PathTemplate => template.map(|template| template.text().into()),
-        ValueFrom::PathParameter(name) => {
-            let parameters = template?.parameters(path)?;
-            let found = parameters.iter().find(|(other, _)| *other == &**name);
-            found.map(|(_, value)| CompactString::from(*value))
-        }
-        ValueFrom::Path => Some(path.into()),
-        ValueFrom::Method => Some(head.method.as_str().into()),
+        ValueFrom::Fixed(text) => ValueMatch::One(text.into()),
+        ValueFrom::Address { v4_bits, v6_bits } => network(request, *v4_bits, *v6_bits).into(),
+        ValueFrom::Header(name) => only(header_values(&head.headers, name)).map(Into::into),
+        ValueFrom::Cookie(name) => only(cookie_values(&head.headers, name)).map(Into::into),
+        ValueFrom::Query(name) => only(query_values(head.uri.query(), name)).map(Into::into),
+        ValueFrom::PathTemplate => template.map(|template| template.text().into()).into(),
+        ValueFrom::PathParameter(name) => path_parameter(name, template, path).into(),
+        ValueFrom::Path => ValueMatch::One(path.into()),
+        ValueFrom::Method => ValueMatch::One(head.method.as_str().into()),
         ValueFrom::Host => {
-            request.target.host().map(|host| CompactString::from(host).to_ascii_lowercase())
+            let host = request.target.host();
+            host.map(|host| CompactString::from(host).to_ascii_lowercase()).into()
         }
-        ValueFrom::Query(name) => query_parameter(head.uri.query()?, name).map(CompactString::from),
-        ValueFrom::Claim(name) => request.identity.claim(name),
-        ValueFrom::Plan => request.identity.plan().map(CompactString::from),
-        ValueFrom::ApiKeyName => request.identity.key_name().map(CompactString::from),
-        ValueFrom::Route => Some(request.route.into()),
+        ValueFrom::Claim(name) => request.identity.claim(name).into(),
+        ValueFrom::Plan => request.identity.plan().map(CompactString::from).into(),
+        ValueFrom::ApiKeyName => request.identity.key_name().map(CompactString::from).into(),
+        ValueFrom::Route => ValueMatch::One(request.route.into()),
     }
 }
 
-fn text(value: &HeaderValue) -> Option<&str> {
-    std::str::from_utf8(value.as_bytes()).ok()
+fn path_parameter(
+    name: &str,
+    template: Option<&PathTemplate>,
+    path: &str,
+) -> Option<CompactString> {
+    let parameters = template?.parameters(path)?;
+    let found = parameters.iter().find(|(other, _)| *other == name);
+    found.map(|(_, value)| CompactString::from(*value))
+}
+
+/// The different values of a field, cookie or parameter, in their order.
+fn all_values(value: &ValueFrom, request: &RequestView<'_>) -> Result<Vec<CompactString>, Fault> {
+    let head = request.head;
+    let values: Box<dyn Iterator<Item = Cow<'_, str>> + '_> = match value {
+        ValueFrom::Header(name) => Box::new(header_values(&head.headers, name)),
+        ValueFrom::Cookie(name) => Box::new(cookie_values(&head.headers, name)),
+        ValueFrom::Query(name) => Box::new(query_values(head.uri.query(), name)),
+        _ => Box::new(std::iter::empty()),
+    };
+    let mut distinct: Vec<CompactString> = Vec::new();
+    for value in values {
+        if !distinct.iter().any(|other| *other == value) {
+            distinct.push(value.into());
+        }
+        if distinct.len() > COMBINATIONS_MAX {
+            return Err(Fault::AmbiguousValue);
+        }
+    }
+    Ok(distinct)
 }
 
 /// The client's address, or its network.

@@ -16,7 +16,7 @@ mod upstreams;
 use serde_json::json;
 use tidegate_answers::{HeaderFormat, HeaderSet, HeadersOn, ResetAs};
 use tidegate_document::{
-    Fault, Location, Locations, OrOff, Plainly, Problems, Reader, Report, Size, Source, Text,
+    Fault, Location, Locations, OrOff, PlainDialect, Problems, Reader, Report, Size, Source, Text,
     definitions, did_you_mean, parse, property, reference,
 };
 
@@ -24,7 +24,7 @@ use super::settings::{
     DelaySettings, GatewayError, GatewaySettings, HeadSettings, ProvenanceSettings, QueueSettings,
     SettingProblem,
 };
-use kinds::{FieldsOn, FieldsWord, TrustedNetwork};
+use kinds::{FieldsOn, FieldsWord, NetworkRange};
 use table::{DelayKeys, DocumentKeys, HeadKeys, ProvenanceKeys, QueueKeys};
 
 /// The largest document: a thousand routes of a kilobyte.
@@ -146,7 +146,7 @@ fn read(source: &Source, problems: &mut Problems<'_>) -> Option<(GatewaySettings
         problems.error(Location::default(), fault);
         return None;
     }
-    let mut reader = Reader::new(&yaml, problems, &Plainly).recording_locations();
+    let mut reader = Reader::new(&yaml, problems, &PlainDialect).recording_locations();
     let keys: Option<DocumentKeys> = reader.root();
     let locations = reader.into_locations();
     Some((settings(keys?, problems), locations))
@@ -172,6 +172,10 @@ fn strings(texts: Vec<Text>) -> Vec<String> {
     texts.into_iter().map(String::from).collect()
 }
 
+fn networks(ranges: Vec<NetworkRange>) -> Vec<ipnet::IpNet> {
+    ranges.into_iter().map(|NetworkRange(network)| network).collect()
+}
+
 fn header_name(name: &tidegate_document::HeaderName) -> Option<http::header::HeaderName> {
     http::header::HeaderName::from_bytes(name.as_str().as_bytes()).ok()
 }
@@ -184,8 +188,7 @@ fn settings(keys: DocumentKeys, problems: &mut Problems<'_>) -> GatewaySettings 
     let groups = &settings.upstreams;
     settings.routes =
         keys.routes.into_iter().map(|route| routes::route(route, groups, problems)).collect();
-    settings.trusted_hops =
-        keys.trusted_hops.into_iter().map(|TrustedNetwork(network)| network).collect();
+    settings.trusted_hops = networks(keys.trusted_hops);
     put(&mut settings.address_from, keys.address_from);
     put(&mut settings.provenance, keys.provenance.map(provenance));
     put(&mut settings.head, keys.head.map(head));
@@ -219,6 +222,7 @@ fn head(keys: HeadKeys) -> HeadSettings {
     let body_bytes_max = keys.body_bytes_max.map(OrOff::into_option);
     put(&mut settings.body_bytes_max, body_bytes_max.map(|max| max.map(Size::bytes)));
     put(&mut settings.body_idle, keys.body_idle);
+    put(&mut settings.escaped_slashes, keys.escaped_slashes);
     settings
 }
 
@@ -247,6 +251,8 @@ fn queue(keys: &QueueKeys) -> QueueSettings {
     put(&mut settings.requests_max, keys.requests_max.map(size));
     put(&mut settings.bytes_max, keys.bytes_max.map(bytes));
     put(&mut settings.body_bytes_max, keys.body_bytes_max.map(bytes));
+    put(&mut settings.caller_requests_max, keys.caller_requests_max.map(size));
+    put(&mut settings.caller_bytes_max, keys.caller_bytes_max.map(bytes));
     put(&mut settings.wait_max, keys.wait_max);
     put(&mut settings.remember, keys.remember);
     settings

@@ -58,6 +58,11 @@ impl RouteAnswers {
     }
 }
 
+/// The response to a request that is refused and whose refusal cannot be rendered.
+pub(super) fn bare_refusal() -> Answer {
+    json(StatusCode::TOO_MANY_REQUESTS, "{}".into())
+}
+
 /// The response to a request that was queued: where its state can be read.
 pub(super) fn queued(id: QueueId) -> Answer {
     let location = format!("{QUEUE_PATH}{id}");

@@ -3,11 +3,12 @@
 //! [`Gateway`] decides about a request before it reads a byte of the body, then forwards it, streaming both ways. Its
 //! modules, in the order in which a request passes them:
 //!
-//! - **Decode**: `decode` (from the head to the route, without waiting), `head` (can it be forwarded safely?), `client_address`, `route`, `category` (priority under overload),
-//!   `describe` (descriptors, cost, identity of the caller).
+//! - **Decode**: `decode` (from the head to the route, without waiting), `head` (can it be forwarded safely?),
+//!   `client_address`, `route`, `category` (priority under overload), `describe` (descriptors, cost, identity of the
+//!   caller).
 //! - **Decide**: `decide` (shed, then limit: pass, wait, queue or refuse), `queue` (requests that are processed later).
-//! - **Forward**: `request` (in flight: waits, enters the gate, is forwarded), `forward` (header fields, paths, tunnels), `upstream` (hosts,
-//!   connections, timeouts), `body`.
+//! - **Forward**: `request` (in flight: waits, enters the gate, is forwarded), `forward` (header fields, paths,
+//!   tunnels), `upstream` (hosts, connections, timeouts), `body`.
 //! - **Encode**: `encode` (responses of the gateway itself), `outcome` (how a request ends, wherever it ends).
 //! - **Observe**: `access_log`, `refusal_samples`, `tally`.
 //! - **Service**: `service` (the hyper service), `state` (what outlives a reload), `active_document` (what a reload
@@ -103,19 +104,20 @@ mod settings;
 mod watched_file;
 
 pub use body::{GatewayBody, GatewayBodyError};
-pub use describe::api_key_plans;
+pub use describe::{NewApiKey, api_key_plans};
 pub use document::{DOCUMENT_BYTES_MAX, GatewayDocument, gateway_reference, gateway_schema};
 pub use metrics::{GATEWAY_METRICS, GatewayPage};
 pub use queue::{MemoryQueue, QueueFull, QueueId, QueuedRequest, QueuedState, RequestQueue};
 pub use refusal_samples::RefusedRequest;
 pub use service::{Gateway, GatewayFuture, GatewayParts};
 pub use settings::{
-    AccessLogFormat, AccessLogSettings, AddressFrom, AnswerSettings, ApiKeySettings, CategoryRule,
-    CategorySettings, CostSettings, DelaySettings, DescriptorSettings, Ejection, EntrySettings,
-    GatewayError, GatewaySettings, HeadSettings, HeaderEdit, HealthCheck, HostHeader, JwtKey,
-    JwtSettings, Missing, PathMatch, PathRewrite, PoolSettings, PresentedIn, ProvenanceSettings,
-    QueueSettings, RouteSettings, SettingProblem, Timeouts, UpstreamProtocol, UpstreamSettings,
-    UpstreamTls, ValueFrom,
+    AccessLogFormat, AccessLogSettings, AddressFrom, AnswerSettings, ApiKeySettings, CallerFormat,
+    CategoryRule, CategorySettings, CostSettings, DelaySettings, DescriptorSettings, Ejection,
+    EntrySettings, EscapedSlashes, GatewayError, GatewaySettings, HeadSettings, HeaderEdit,
+    HealthCheck, HostHeader, InvalidCredential, JwtKey, JwtSettings, KeySetUrl, PathMatch,
+    PathRewrite, PoolSettings, PresentedIn, ProvenanceSettings, QueueSettings, RouteSettings,
+    SettingProblem, Timeouts, UpstreamProtocol, UpstreamSettings, UpstreamTls, ValueFrom,
+    WhenMissing,
 };
 pub use tally::GatewayReading;
 pub use upstream::HostState;

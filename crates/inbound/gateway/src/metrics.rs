@@ -13,6 +13,8 @@ tidegate_metrics::metrics! {
     pub GATEWAY_METRICS:
     REQUESTS = Counter "tidegate_gateway_requests_total" ["route", "outcome"]
         "Requests of the gateway, by route and outcome. Outcomes that never happened are left out.";
+    KEPT = Counter "tidegate_gateway_kept_requests_total" ["outcome"]
+        "Kept requests that have ended after their 202, by outcome.";
     WAITING = Gauge "tidegate_gateway_waiting_requests" []
         "Requests that wait for a limit: in line, or for their turn.";
     IN_FLIGHT = Gauge "tidegate_gateway_in_flight_requests" []
@@ -21,6 +23,8 @@ tidegate_metrics::metrics! {
         "Connections that became tunnels: WebSockets and other upgrades.";
     BROKEN = Counter "tidegate_gateway_broken_answers_total" []
         "Answers that ended early because the upstream failed.";
+    KEY_SET_FETCHES = Counter "tidegate_gateway_key_set_fetches_total" ["result"]
+        "Fetches of the key set for tokens from its URL: ok or failed.";
     LOG_DROPPED = Counter "tidegate_gateway_log_dropped_total" []
         "Lines of the access log that were dropped, because the writer did not keep up.";
     HOST_HEALTHY = Gauge "tidegate_upstream_healthy" ["upstreams", "host"]
@@ -49,10 +53,18 @@ impl Collector for GatewayReading {
                 requests.sample(&[route, outcome], count);
             }
         }
+        let mut kept = out.family(KEPT);
+        for (outcome, count) in &self.kept {
+            kept.sample(&[outcome], count);
+        }
         out.single(WAITING, self.waiting);
         out.single(IN_FLIGHT, self.in_flight);
         out.single(TUNNELS, self.tunnels);
         out.single(BROKEN, self.broken);
+        let mut fetches = out.family(KEY_SET_FETCHES);
+        let (fetched, failed) = self.key_set_fetches;
+        fetches.sample(&["ok"], fetched);
+        fetches.sample(&["failed"], failed);
         out.single(LOG_DROPPED, self.log_dropped);
         let mut by_host = |metric: &'static Metric, value: fn(&HostState) -> u64| {
             let mut family = out.family(metric);
@@ -148,10 +160,12 @@ mod tests {
                 (String::new(), vec![("no_route", 7)]),
             ],
             upstreams: vec![("api".to_owned(), vec![("10.0.0.7:80".to_owned(), host)])],
+            kept: vec![("served", 13)],
             waiting: 8,
             in_flight: 9,
             tunnels: 10,
             broken: 11,
+            key_set_fetches: (14, 15),
             log_dropped: 12,
         }
     }

@@ -11,6 +11,7 @@ use std::fmt;
 use bytes::Bytes;
 use http::StatusCode;
 use http::request::Parts;
+use tidegate_overload::Caller;
 
 pub use memory::MemoryQueue;
 
@@ -47,6 +48,8 @@ pub struct QueuedRequest {
     pub head: Parts,
     /// The body.
     pub body: Bytes,
+    /// Its caller, who has only a share of the queue.
+    pub caller: Caller,
 }
 
 impl QueuedRequest {
@@ -70,7 +73,7 @@ pub enum QueuedState {
     Expired,
 }
 
-/// The queue is full.
+/// The queue is full, or the caller's share of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the queue is full")]
 pub struct QueueFull;
@@ -80,7 +83,7 @@ pub trait RequestQueue: Send + Sync + fmt::Debug {
     /// Stores a request.
     ///
     /// # Errors
-    /// When the queue is full.
+    /// When the queue is full, or the caller's share of it.
     fn push(&self, request: QueuedRequest) -> Result<QueueId, QueueFull>;
 
     /// Takes a request out to process it; its state stays. [`None`] if it is not there.

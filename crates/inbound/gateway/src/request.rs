@@ -15,8 +15,9 @@ use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use tidegate_admission::{Admission, EndGuard, Grant, LineWait, Refund};
-use tidegate_engine::{Clock, CounterStore};
-use tidegate_overload::{Category, Entry, Pass, Refusal, SteadyClock};
+use tidegate_engine::{Clock, CounterStore, LimiterStage, contain, contain_future};
+use tidegate_overload::{Caller, Category, Entry, Pass, Refusal, SteadyClock};
+use tidegate_server::ResponseDeadline;
 use tokio::time::{Instant, sleep_until};
 
 use super::active_document::ActiveDocument;
@@ -62,7 +63,14 @@ where
         match admission {
             Admission::Pass(grant) => self.enter_and_forward(request, grant).await,
             Admission::WaitInLine(wait) => Box::pin(self.enqueue(request, wait)).await,
-            Admission::Refused(refusal) => self.refuse(request.pending.context, refusal),
+            Admission::Refused(refusal) => {
+                match self.render_refusal(&mut request.pending.context, refusal) {
+                    Some((answer, outcome)) => {
+                        self.finish(request.pending.context, answer, outcome)
+                    }
+                    None => self.enter_and_forward(request, Grant::unlimited()).await,
+                }
+            }
         }
     }
 
@@ -77,12 +85,16 @@ where
         let Some(description) = description else { return Admission::Pass(Grant::unlimited()) };
         let guard = DisconnectGuard::new(self, context);
         let patience = self.client_patience(head, route, Some(Instant::now()));
-        let admission = self.pipeline().decide(decided, &description.described, patience).await;
+        let pipeline = self.pipeline();
+        let decision = pipeline.decide(decided, &description.described, patience);
+        let admission = contain_future(LimiterStage::Decide, decision).await;
         guard.disarm(context);
-        if let Admission::Pass(grant) = &admission {
-            self.count_admission(grant, context.began);
+        match &admission {
+            Some(Admission::Pass(grant)) => context.count = self.admitted(grant, context.began),
+            Some(Admission::WaitInLine(_) | Admission::Refused(_)) => {}
+            None => context.count = self.failed_open(context.began),
         }
-        admission
+        admission.unwrap_or_else(|| Admission::Pass(Grant::unlimited()))
     }
 
     /// Waits for the request's turn, enters the gate, and forwards it.
@@ -93,7 +105,8 @@ where
     ) -> Answer {
         if grant.turn.is_some() {
             let guard = DisconnectGuard::new(&**self, &mut request.pending.context);
-            Box::pin(grant.wait_for_turn()).await;
+            let turn = contain_future(LimiterStage::Decide, grant.wait_for_turn());
+            Box::pin(turn).await;
             guard.disarm(&mut request.pending.context);
         }
         let entered = self.enter_gate(&mut request.pending).await;
@@ -103,22 +116,34 @@ where
     /// Forwards a request that is inside the gate, and refunds one that was shed.
     async fn forward_entered(
         self: &Arc<Self>,
-        request: Box<InFlightRequest>,
-        grant: Grant,
+        mut request: Box<InFlightRequest>,
+        mut grant: Grant,
         entered: Result<GatePass, Refusal>,
     ) -> Answer {
-        match entered {
-            Ok(pass) => self.forward_upstream(request, grant, pass).await,
+        let pass = match entered {
+            Ok(pass) => pass,
             Err(refusal) => {
-                self.pay_refund(&request, grant.refund);
+                let refund = std::mem::take(&mut grant.refund);
+                contain(LimiterStage::Record, || self.pay_refund(&request, refund));
                 let refusal = self.shed(&refusal);
-                self.refuse(request.pending.context, refusal)
+                match self.render_refusal(&mut request.pending.context, refusal) {
+                    Some((answer, outcome)) => {
+                        return self.finish(request.pending.context, answer, outcome);
+                    }
+                    None => GatePass::default(),
+                }
             }
-        }
+        };
+        self.forward_upstream(request, grant, pass).await
     }
 
-    /// Enters the gate, if there is one.
+    /// Enters the gate, if there is one. A request whose limiter code panics passes it by.
     async fn enter_gate(&self, pending: &mut PendingRequest) -> Result<GatePass, Refusal> {
+        let entered = contain_future(LimiterStage::Decide, self.try_enter_gate(pending)).await;
+        entered.unwrap_or_else(|| Ok(GatePass::default()))
+    }
+
+    async fn try_enter_gate(&self, pending: &mut PendingRequest) -> Result<GatePass, Refusal> {
         let (Some(protection), Some((screened, category))) =
             (&self.state.protection, pending.screened)
         else {
@@ -151,8 +176,10 @@ where
             None => {
                 let body_bytes = body.size_hint().exact();
                 let decoded = DecodedHead { head, target, client: context.client, hop, body_bytes };
-                let description = self.describe_again(route, &decoded, context.began);
-                refund.pay(&description.described, self.limits());
+                // Described before without a fault.
+                if let Ok(description) = self.describe_again(route, &decoded, context.began) {
+                    refund.pay(&description.described, self.limits());
+                }
             }
         }
     }
@@ -191,17 +218,22 @@ where
         let Some((mut answer, lease)) = exchange.answered.take() else {
             return guard.fault(Fault::UpstreamBroken);
         };
-        guard.charge_reported(answer.headers_mut());
+        contain(LimiterStage::Record, || guard.charge_reported(answer.headers_mut()));
         guard.answered(answer.status(), lease);
         if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
             return switch_protocols(guard, answer, upgrade.take(), &route);
         }
         remove_hop_by_hop(answer.headers_mut());
         route.response_edits.apply(answer.headers_mut());
-        grant.fields.add_to(answer.headers_mut());
+        contain(LimiterStage::Render, || grant.fields.add_to(answer.headers_mut()));
         *answer.version_mut() = Version::HTTP_11;
+        if let Some(end) = end {
+            // Also ends a response that its client does not read: a timer in the body would not run.
+            answer.extensions_mut().insert(ResponseDeadline(end));
+        }
+        let slots = guard.take_slots();
         let guard = EndGuard::new(guard);
-        answer.map(|body| GatewayBody::of_upstream(body, timeouts.idle, end, guard))
+        answer.map(|body| GatewayBody::of_upstream(body, timeouts.idle, end, guard, slots))
     }
 }
 
@@ -217,20 +249,26 @@ where
         request: Box<InFlightRequest>,
         wait: Box<LineWait>,
     ) -> Answer {
-        let InFlightRequest { hop, pending, head, body, progress } = *request;
+        let InFlightRequest { hop, mut pending, head, body, progress } = *request;
         let limited = Limited::new(body, self.settings.queue.body_bytes_max);
         let Ok(whole) = limited.collect().await else {
             let state = progress.map(|progress| progress.state());
             let fault = state.map_or(Fault::BodyTooLarge, fault_of_body);
             return self.fault(pending.context, fault);
         };
-        let request = QueuedRequest { head, body: whole.to_bytes() };
+        let caller = self.caller_of(&hop, &pending, &head);
+        let request = QueuedRequest { head, body: whole.to_bytes(), caller };
         let Ok(id) = self.state.queue.push(request) else {
             let Some(description) = &pending.description else {
                 return self.fault(pending.context, Fault::BodyTooLarge);
             };
             let refusal = self.pipeline().give_up(*wait, &description.described).await;
-            return self.refuse(pending.context, refusal);
+            let cause = refusal.cause;
+            let (answer, outcome) = self
+                .render_refusal(&mut pending.context, refusal)
+                // The body has been read, so that the request cannot be forwarded.
+                .unwrap_or_else(|| (encode::bare_refusal(), Outcome::Refused(cause)));
+            return self.finish(pending.context, answer, outcome);
         };
         let context = pending.context.for_queue();
         let answer = self.finish(pending.context, encode::queued(id), Outcome::Kept);
@@ -240,6 +278,15 @@ where
         let pending = PendingRequest { context, screened, ..pending };
         tokio::spawn(Arc::clone(&self).process_queued(hop, pending, wait, id));
         answer
+    }
+
+    /// The caller of a request, who has a share of the queue.
+    fn caller_of(&self, hop: &Hop, pending: &PendingRequest, head: &Parts) -> Caller {
+        let PendingRequest { context, route, target, .. } = pending;
+        let needs = self.categories.needs();
+        let identity = self.identities.identify(needs, head, context.began).unwrap_or_default();
+        let decoded = DecodedHead { head, target, client: context.client, hop, body_bytes: None };
+        self.categories.caller(&decoded.with(route, &identity))
     }
 
     /// Processes a queued request when its limits admit it.
@@ -259,12 +306,14 @@ where
             }
         };
         let Ok(mut grant) = granted else {
+            self.state.counters.kept.count(Outcome::Expired);
             return self.state.queue.settle(id, QueuedState::Expired);
         };
         // It stays in the queue until its turn.
         grant.wait_for_turn().await;
         let entered = self.enter_gate_until(&mut pending, end).await;
-        let Some(QueuedRequest { head, body }) = self.state.queue.take(id) else {
+        let Some(QueuedRequest { head, body, .. }) = self.state.queue.take(id) else {
+            self.state.counters.kept.count(Outcome::Expired);
             return self.state.queue.settle(id, QueuedState::Expired);
         };
         let body = RequestBody::whole(body);
@@ -329,7 +378,7 @@ where
 fn fault_of(error: &SendError) -> Fault {
     match error {
         SendError::Connect(_) => Fault::UpstreamUnreachable,
-        SendError::Broken(_) => Fault::UpstreamBroken,
+        SendError::Broken(_) | SendError::Framing => Fault::UpstreamBroken,
         SendError::Timeout => Fault::UpstreamTimeout,
         SendError::Body(state) => fault_of_body(*state),
     }

@@ -5,15 +5,19 @@
 
 mod path_template;
 
+use std::net::IpAddr;
+use std::sync::Arc;
+
 use http::Method;
 use http::request::Parts;
+use ipnet::IpNet;
 use smallvec::SmallVec;
 
 use super::describe::Describer;
-use super::encode::RouteAnswers;
+use super::encode::{Fault, RouteAnswers};
 use super::forward::{HeaderEdits, Rewrite};
-use super::head::Target;
-use super::settings::{HostHeader, PathMatch, Problems, RouteSettings, Timeouts};
+use super::head::{Target, UnescapedTarget, path_with_parameters, without_final_dot};
+use super::settings::{EscapedSlashes, HostHeader, PathMatch, Problems, RouteSettings, Timeouts};
 pub(super) use path_template::PathTemplate;
 
 /// A compiled route.
@@ -32,6 +36,9 @@ pub(super) struct Route {
     pub(super) describer: Describer,
     pub(super) answers: RouteAnswers,
     pub(super) timeouts: Timeouts,
+    allow: Box<[IpNet]>,
+    deny: Box<[IpNet]>,
+    escaped_slashes: EscapedSlashes,
     pub(super) exempt: bool,
 }
 
@@ -49,13 +56,42 @@ enum PathPattern {
     Template(PathTemplate),
 }
 
-/// The upstreams of a route.
+/// What a route takes over unless its own settings differ.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RouteUpstreams {
-    /// The index of the group.
-    pub(super) group: usize,
-    /// The timeouts of the group, which those of the route override.
+pub(super) struct RouteDefaults {
+    /// The index of its group of upstreams.
+    pub(super) upstream_group: usize,
+    /// The timeouts of the group.
     pub(super) timeouts: Timeouts,
+    pub(super) escaped_slashes: EscapedSlashes,
+}
+
+/// Finds the route of a request, and its index. A path with an escaped slash is matched as the route treats it.
+pub(super) fn find_route<'r>(
+    routes: &'r [Arc<Route>],
+    head: &mut Parts,
+    target: &mut Target,
+) -> Result<(usize, &'r Arc<Route>), Fault> {
+    let mut numbered = routes.iter().enumerate();
+    let Some(unescaped) = UnescapedTarget::of(head) else {
+        return numbered.find(|(_, route)| route.matches(head, target)).ok_or(Fault::NoRoute);
+    };
+    for (index, route) in numbered.filter(|(_, route)| route.serves(head, target)) {
+        let kept = route.matches_path(head, target);
+        match route.escaped_slashes {
+            EscapedSlashes::Keep if kept => return Ok((index, route)),
+            EscapedSlashes::Unescape if route.path.matches(unescaped.path()) => {
+                target.unescape(head, unescaped);
+                return Ok((index, route));
+            }
+            // Either reading may be the upstream's.
+            EscapedSlashes::Reject if kept || route.path.matches(unescaped.path()) => {
+                return Err(Fault::EscapedSlash);
+            }
+            EscapedSlashes::Keep | EscapedSlashes::Unescape | EscapedSlashes::Reject => {}
+        }
+    }
+    Err(Fault::NoRoute)
 }
 
 impl Route {
@@ -63,7 +99,7 @@ impl Route {
     pub(super) fn compile(
         settings: &RouteSettings,
         location: &str,
-        upstreams: RouteUpstreams,
+        defaults: RouteDefaults,
         problems: &mut Problems,
     ) -> Option<Self> {
         let path = path_pattern(&settings.path, location, problems);
@@ -78,22 +114,44 @@ impl Route {
             hosts,
             path: path?,
             methods: settings.methods.clone().into(),
-            upstream_group: upstreams.group,
+            upstream_group: defaults.upstream_group,
             rewrite: rewrite?,
             host_header: settings.host_header,
             request_edits: HeaderEdits::of(&settings.request_headers),
             response_edits: HeaderEdits::of(&settings.response_headers),
             describer: describer?,
             answers: answers?,
-            timeouts: settings.timeouts.unwrap_or(upstreams.timeouts),
+            timeouts: settings.timeouts.unwrap_or(defaults.timeouts),
+            allow: settings.allow.clone().into(),
+            deny: settings.deny.clone().into(),
+            escaped_slashes: settings.escaped_slashes.unwrap_or(defaults.escaped_slashes),
             exempt: settings.exempt,
         })
     }
 
     /// Whether the route matches a request with this head.
-    pub(super) fn matches(&self, head: &Parts, target: &Target) -> bool {
+    fn matches(&self, head: &Parts, target: &Target) -> bool {
+        self.matches_path(head, target) && self.serves(head, target)
+    }
+
+    /// Whether a client may use the route. A client without an address, at a Unix socket, is in no network.
+    pub(super) fn admits(&self, client: Option<IpAddr>) -> bool {
+        let contains = |networks: &[IpNet]| {
+            client.is_some_and(|client| networks.iter().any(|network| network.contains(&client)))
+        };
+        (self.allow.is_empty() || contains(&self.allow)) && !contains(&self.deny)
+    }
+
+    /// Whether the path matches. An exempt route must match with parameters too: an upstream that does not remove them
+    /// may serve another resource.
+    fn matches_path(&self, head: &Parts, target: &Target) -> bool {
+        self.path.matches(target.path(head))
+            && (!self.exempt || self.path.matches(&path_with_parameters(head)))
+    }
+
+    /// Whether method and host match.
+    fn serves(&self, head: &Parts, target: &Target) -> bool {
         (self.methods.is_empty() || self.methods.contains(&head.method))
-            && self.path.matches(target.path(head))
             && (self.hosts.is_empty()
                 || target
                     .host()
@@ -127,6 +185,7 @@ impl PathPattern {
 }
 
 fn host_pattern(host: &str) -> HostPattern {
+    let host = without_final_dot(host);
     match host.strip_prefix('*') {
         Some(name) => HostPattern::Subdomain(name.into()),
         None => HostPattern::Exact(host.into()),
@@ -171,6 +230,7 @@ mod tests {
     #[test]
     fn hosts_match_in_any_case_and_a_star_matches_subdomains() {
         assert!(host_pattern("api.test").matches("API.test"));
+        assert!(host_pattern("API.test.").matches("api.test"));
         assert!(!host_pattern("api.test").matches("x.api.test"));
         let below = host_pattern("*.api.test");
         assert!(below.matches("x.API.test") && below.matches("x.y.api.test"));

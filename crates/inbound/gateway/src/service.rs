@@ -136,10 +136,20 @@ impl<S, C: Clock> Gateway<S, C> {
     /// The problem with a file, as a sentence.
     pub fn refresh(&self) -> Result<bool, String> {
         let document = self.current.active.load();
-        let IdentitySources { tokens, keys } = &document.identities;
+        let IdentitySources { tokens, keys, .. } = &document.identities;
         let tokens = tokens.as_ref().map_or(Ok(false), |tokens| tokens.refresh());
         let keys = keys.as_ref().map_or(Ok(false), |keys| keys.refresh());
         Ok(tokens? | keys?)
+    }
+
+    /// Whether the gate has hardly any room for further requests.
+    pub fn is_full(&self) -> bool {
+        let document = self.current.active.load();
+        let view = document.state.protection.as_ref().map(|protection| protection.gate().view());
+        // A part of the limit is reserved for critical requests, so a quarter may stay free.
+        view.is_some_and(|view| {
+            view.queued > 0 || view.in_flight.saturating_mul(4) >= view.limit.saturating_mul(3)
+        })
     }
 
     /// The refusals sampled since the last call, if the settings ask for samples.
@@ -171,11 +181,17 @@ impl<S, C: Clock> Gateway<S, C> {
         let in_flight = state.counters.in_flight.load(Ordering::Acquire);
         GatewayReading {
             routes: names.zip(document.tallies.iter().map(|tally| tally.read())).collect(),
+            kept: state.counters.kept.read(),
             upstreams: document.upstreams.iter().map(hosts).collect(),
             waiting: state.waiting.waiting(),
             in_flight,
             tunnels: state.counters.tunnels.load(Ordering::Relaxed),
             broken: state.counters.broken.load(Ordering::Relaxed),
+            key_set_fetches: document
+                .identities
+                .tokens
+                .as_ref()
+                .map_or((0, 0), |tokens| tokens.fetches()),
             log_dropped: state.log.as_ref().map_or(0, AccessLog::dropped),
         }
     }
@@ -186,7 +202,7 @@ where
     S: CounterStore,
     C: Clock,
 {
-    /// Runs health checks and closes idle connections to upstreams, until it is dropped.
+    /// Runs health checks, closes idle connections to upstreams and fetches keys from URLs, until it is dropped.
     pub async fn maintain(&self) {
         let mut changes = self.current.changes.subscribe();
         let mut tasks = JoinSet::new();
@@ -195,6 +211,7 @@ where
             changes.mark_unchanged();
             let document = self.current.active.load_full();
             let groups = &document.upstreams;
+            let tokens = document.identities.tokens.clone();
             maintained.retain(|(group, task)| {
                 let stays = groups.iter().any(|other| Arc::ptr_eq(group, other));
                 if !stays {
@@ -211,7 +228,14 @@ where
             }
             // Lets an old document end while this task waits.
             drop(document);
+            let keep_fetching = async {
+                match &tokens {
+                    Some(tokens) => tokens.keep_fetching().await,
+                    None => std::future::pending().await,
+                }
+            };
             tokio::select! {
+                () = keep_fetching => {}
                 changed = changes.changed() => if changed.is_err() { return },
                 // Removes aborted tasks, so that the set does not grow.
                 Some(_) = tasks.join_next() => {}

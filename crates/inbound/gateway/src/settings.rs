@@ -1,8 +1,7 @@
-//! What an operator says of the gateway, as plain values with defaults.
+//! The gateway's settings, as plain values with defaults.
 //!
-//! Nothing here is checked: texts are texts, as a document has them.
-//! [`Gateway::new`](super::Gateway::new) turns them into what is used, and names every problem
-//! at once.
+//! Nothing is checked here: texts are as a document has them. [`Gateway::new`](super::Gateway::new) compiles them and
+//! reports every problem at once.
 
 mod answer;
 mod category;
@@ -17,12 +16,12 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
-pub use answer::{AccessLogFormat, AccessLogSettings, AnswerSettings};
+pub use answer::{AccessLogFormat, AccessLogSettings, AnswerSettings, CallerFormat};
 pub use category::{CategoryRule, CategorySettings};
-pub use client::{AddressFrom, HeadSettings, ProvenanceSettings, QueueSettings};
+pub use client::{AddressFrom, EscapedSlashes, HeadSettings, ProvenanceSettings, QueueSettings};
 pub use describe::{
-    ApiKeySettings, CostSettings, DescriptorSettings, EntrySettings, JwtKey, JwtSettings, Missing,
-    PresentedIn, ValueFrom,
+    ApiKeySettings, CostSettings, DescriptorSettings, EntrySettings, InvalidCredential, JwtKey,
+    JwtSettings, KeySetUrl, PresentedIn, ValueFrom, WhenMissing,
 };
 pub use route::{HeaderEdit, HostHeader, PathMatch, PathRewrite, RouteSettings};
 pub use upstream::{
@@ -32,52 +31,52 @@ pub use upstream::{
 pub use tidegate_admission::DelaySettings;
 use tidegate_answers::{HeaderSet, HeadersOn};
 
-/// Everything the gateway is told.
+/// All settings of a gateway.
 #[derive(Clone, Debug)]
 pub struct GatewaySettings {
     /// The domain whose rules limit requests. Default: `gateway`.
     pub domain: String,
-    /// Where requests go. The first that matches is taken.
+    /// Where requests go. The first route that matches is used.
     pub routes: Vec<RouteSettings>,
     /// The servers behind the gateway, in named groups.
     pub upstreams: Vec<UpstreamSettings>,
-    /// Whose word on the client's address is taken. Default: nobody's.
+    /// The networks of proxies whose forwarding headers are trusted. Default: none.
     pub trusted_hops: Vec<IpNet>,
-    /// Which field a trusted hop names the client in.
+    /// The field in which a trusted proxy names the client.
     pub address_from: AddressFrom,
-    /// What upstreams are told of where a request came from.
+    /// The fields that tell upstreams where a request came from.
     pub provenance: ProvenanceSettings,
-    /// What heads and bodies of requests may be like.
+    /// Limits for heads and bodies of requests.
     pub head: HeadSettings,
-    /// How tokens of callers are verified. Without it no claim is read.
+    /// How tokens are verified. Without it, claims are not read.
     pub jwt: Option<JwtSettings>,
-    /// Which keys callers have. Without it no plan is known.
+    /// The API keys. Without it, no caller has a plan.
     pub api_keys: Option<ApiKeySettings>,
     /// The rate limit fields of answers.
     pub headers: HeaderSet,
     /// Which answers have them.
     pub headers_on: HeadersOn,
-    /// How requests wait: for limits that say `when_over: delay`, and for their turn in leaky
-    /// buckets.
+    /// How requests wait under limits with `when_over: delay`, and for their turn in leaky buckets.
     pub delay: DelaySettings,
-    /// How requests are kept for limits that say `when_over: queue`.
+    /// How requests are stored under limits with `when_over: queue`.
     pub queue: QueueSettings,
-    /// Who is shed first when we are short. Heard only when there is protection.
+    /// Which requests are shed first under overload. Without protection it has no effect.
     pub categories: CategorySettings,
-    /// What is written of each request. Default: nothing.
+    /// The access log. Default: none.
     pub access_log: Option<AccessLogSettings>,
-    /// At most one refusal in this time is kept as an example, to be taken by
-    /// [`Gateway::take_refusals`](super::Gateway::take_refusals). Default: none is.
+    /// The interval in which at most one refusal is sampled for
+    /// [`Gateway::take_refusals`](super::Gateway::take_refusals). Default: no samples.
     pub sample_refusals: Option<Duration>,
 }
 
 impl GatewaySettings {
-    /// The files that these settings name: keys of callers, certificates for upstreams. A change
-    /// of one takes effect with [`Gateway::reload`](super::Gateway::reload).
+    /// The files that these settings name: keys of callers, certificates for upstreams. A changed file takes effect
+    /// with [`Gateway::reload`](super::Gateway::reload).
     pub fn files(&self) -> Vec<PathBuf> {
         let tokens = self.jwt.as_ref().and_then(|jwt| match &jwt.key {
             JwtKey::Secret(_) => None,
             JwtKey::SecretFile(path) | JwtKey::KeySet(path) => Some(path.clone()),
+            JwtKey::KeySetUrl(set) => set.authority.clone(),
         });
         let keys = self.api_keys.as_ref().and_then(|keys| keys.file.clone());
         let certificates = self.upstreams.iter().flat_map(|group| group.tls.files());
@@ -108,7 +107,7 @@ impl Default for GatewaySettings {
     }
 }
 
-/// One setting that cannot be used.
+/// A setting that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingProblem {
     /// Its path in the settings, such as `routes[2].path`.
@@ -123,7 +122,7 @@ impl fmt::Display for SettingProblem {
     }
 }
 
-/// Why there is no gateway: every problem of its settings.
+/// All problems of a gateway's settings.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
 pub struct GatewayError {
@@ -131,7 +130,7 @@ pub struct GatewayError {
     pub problems: Vec<SettingProblem>,
 }
 
-/// Gathers problems while settings are turned into what is used.
+/// Collects problems while settings are compiled.
 #[derive(Debug, Default)]
 pub(super) struct Problems(Vec<SettingProblem>);
 
@@ -140,7 +139,7 @@ impl Problems {
         self.0.push(SettingProblem { setting: setting.into(), problem: problem.to_string() });
     }
 
-    /// What a step made, or its problem.
+    /// The value of a result; collects its error.
     pub(super) fn take<T, E: fmt::Display>(
         &mut self,
         setting: impl Into<String>,

@@ -15,6 +15,7 @@ use super::access_log::AccessLog;
 use super::active_document::ActiveDocument;
 use super::queue::{MemoryQueue, RequestQueue};
 use super::refusal_samples::RefusalSamples;
+use super::tally::Tally;
 
 /// Limiters, waiting requests, logs and counters: everything that a reload leaves alone.
 pub(super) struct GatewayState<S, C> {
@@ -37,6 +38,8 @@ pub(super) struct Counters {
     pub(super) in_flight: AtomicU64,
     pub(super) tunnels: AtomicU64,
     pub(super) broken: AtomicU64,
+    /// The outcomes of queued requests.
+    pub(super) kept: Tally,
 }
 
 /// The document in use, and its replacement.

@@ -21,6 +21,8 @@ pub(super) enum Outcome {
     Own,
     /// The client disconnected before there was an answer.
     Gone,
+    /// It waited in the queue for too long.
+    Expired,
 }
 
 impl Outcome {
@@ -33,6 +35,7 @@ impl Outcome {
             Outcome::Kept => "kept",
             Outcome::Own => "own",
             Outcome::Gone => "gone",
+            Outcome::Expired => "expired",
         }
     }
 
@@ -42,22 +45,23 @@ impl Outcome {
             Outcome::Kept => 1,
             Outcome::Own => 2,
             Outcome::Gone => 3,
-            Outcome::Refused(cause) => 4 + cause.index(),
-            Outcome::Fault(fault) => 4 + Cause::ALL.len() + fault as usize,
+            Outcome::Expired => 4,
+            Outcome::Refused(cause) => 5 + cause.index(),
+            Outcome::Fault(fault) => 5 + Cause::ALL.len() + fault as usize,
         }
     }
 
     fn all() -> impl Iterator<Item = Outcome> {
         let refused = Cause::ALL.into_iter().map(Outcome::Refused);
         let faults = Fault::ALL.iter().copied().map(Outcome::Fault);
-        [Outcome::Served, Outcome::Kept, Outcome::Own, Outcome::Gone]
+        [Outcome::Served, Outcome::Kept, Outcome::Own, Outcome::Gone, Outcome::Expired]
             .into_iter()
             .chain(refused)
             .chain(faults)
     }
 }
 
-const OUTCOMES: usize = 4 + Cause::ALL.len() + Fault::ALL.len();
+const OUTCOMES: usize = 5 + Cause::ALL.len() + Fault::ALL.len();
 
 /// Counts the outcomes of one route.
 #[derive(Debug)]
@@ -93,6 +97,9 @@ pub struct GatewayReading {
     /// The name of each route with its outcomes: `served`, `kept`, `own`, `gone`, or the code of a refusal or a fault.
     /// Outcomes that never occurred are left out. The last entry has an empty name: it counts requests without a route.
     pub routes: Vec<(String, Vec<(&'static str, u64)>)>,
+    /// How kept requests ended after they were answered with 202: `served`, `expired`, or the code of a refusal or a
+    /// fault.
+    pub kept: Vec<(&'static str, u64)>,
     /// The name of each group of upstreams with its hosts.
     pub upstreams: Vec<(String, Vec<(String, HostState)>)>,
     /// Requests that wait for a limit, in a line or for their turn.
@@ -103,6 +110,8 @@ pub struct GatewayReading {
     pub tunnels: u64,
     /// Responses that the upstream did not complete.
     pub broken: u64,
+    /// How often the key set was fetched from its URL, and how often that failed.
+    pub key_set_fetches: (u64, u64),
     /// Lines of the access log that were dropped because the queue was full.
     pub log_dropped: u64,
 }

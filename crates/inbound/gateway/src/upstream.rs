@@ -9,10 +9,12 @@
 //! was written. Any other failure is returned to the client, which knows whether a retry is safe.
 
 mod connect;
+mod fetch;
 mod host;
 mod host_health;
 mod origin;
 mod pool;
+mod response_framing;
 mod tls;
 mod transport;
 
@@ -29,9 +31,11 @@ use super::settings::{Problems, Timeouts, UpstreamSettings};
 use super::watched_file::FileStamp;
 use connect::ConnectError;
 use connect::Connector;
+pub(super) use fetch::RemoteDocument;
 pub use host::HostState;
 pub(super) use host::{ConnectionLease, Host};
 use origin::Origin;
+use response_framing::ResponseFraming;
 
 /// How many pooled connections may turn out to be closed before a new one is opened.
 const STALE_MAX: u32 = 3;
@@ -45,6 +49,9 @@ pub(super) enum SendError {
     /// The connection ended before a response, or the response is not valid HTTP.
     #[error("the upstream did not send a valid response")]
     Broken(#[source] hyper::Error),
+    /// The end of the response's body can be read in more than one way, or not at all.
+    #[error("the upstream's response has a transfer coding that was not asked for")]
+    Framing,
     /// The response did not begin in time.
     #[error("the upstream did not respond in time")]
     Timeout,
@@ -60,6 +67,13 @@ pub(super) struct SendOptions<'r> {
     pub(super) end: Option<Instant>,
     /// The progress of the body, if there is one.
     pub(super) progress: Option<&'r Arc<BodyProgress>>,
+}
+
+impl SendOptions<'_> {
+    /// How the client failed to send its body, if it did. That is no failure of the upstream.
+    fn failed_body(&self) -> Option<BodyState> {
+        self.progress.map(|progress| progress.state()).filter(|state| state.is_failure())
+    }
 }
 
 /// A request and its response. Passed by reference: both are large, and a future would copy its arguments and result.
@@ -163,15 +177,12 @@ impl UpstreamGroup {
         options: &SendOptions<'_>,
         adapter: &impl AdaptRequest,
     ) -> Result<(), SendError> {
-        let sending = std::pin::pin!(self.attempt(exchange, options.timeouts, adapter));
+        let sending = std::pin::pin!(self.attempt(exchange, options, adapter));
         let first = Instant::now() + options.timeouts.first_byte;
         let timer = std::pin::pin!(sleep_until(first.min(options.end.unwrap_or(first))));
         let sent = wait_for_response(sending, timer, options).await;
-        match (&sent, options.progress.map(|progress| progress.state())) {
-            (
-                Err(_),
-                Some(state @ (BodyState::TooSlow | BodyState::TooLarge | BodyState::Broken)),
-            ) => Err(SendError::Body(state)),
+        match (&sent, options.failed_body()) {
+            (Err(_), Some(state)) => Err(SendError::Body(state)),
             _ => sent,
         }
     }
@@ -179,7 +190,7 @@ impl UpstreamGroup {
     async fn attempt(
         &self,
         exchange: &mut Exchange,
-        timeouts: &Timeouts,
+        options: &SendOptions<'_>,
         adapter: &impl AdaptRequest,
     ) -> Result<(), SendError> {
         let Exchange { request, answered } = exchange;
@@ -190,11 +201,13 @@ impl UpstreamGroup {
             let Some(host) = index.and_then(|index| self.hosts.get(index)) else {
                 return Err(SendError::Connect(ConnectError::NoHostLeft));
             };
-            let found = host.lease(&self.connector, timeouts.connect, stale >= STALE_MAX).await;
-            let mut lease = match found {
+            let found = host.lease(&self.connector, options.timeouts.connect, stale >= STALE_MAX);
+            let mut lease = match found.await {
                 Ok(lease) => lease,
                 Err(error) => {
-                    host.record_failure(Instant::now());
+                    if !error.is_local() {
+                        host.record_failure(Instant::now());
+                    }
                     tried.extend(index);
                     if tried.len() < self.hosts.len() {
                         continue;
@@ -205,15 +218,25 @@ impl UpstreamGroup {
             let unsent = request.as_mut().expect("a request is sent once");
             adapter.adapt(unsent, lease.version(), host);
             match lease.send(request).await {
-                Ok(answer) => {
+                Ok(mut answer) => {
                     host.record_response(answer.status());
+                    match response_framing::check(&mut answer) {
+                        ResponseFraming::Clear => {}
+                        ResponseFraming::Ambiguous => lease.forbid_reuse(),
+                        ResponseFraming::Unknown => {
+                            host.record_failure(Instant::now());
+                            return Err(SendError::Framing);
+                        }
+                    }
                     *answered = Some((answer, lease));
                     return Ok(());
                 }
                 // The connection was closed before anything was written.
                 Err(_) if request.is_some() && stale <= STALE_MAX => stale += 1,
                 Err(error) => {
-                    host.record_failure(Instant::now());
+                    if options.failed_body().is_none() {
+                        host.record_failure(Instant::now());
+                    }
                     return Err(SendError::Broken(error));
                 }
             }

@@ -6,7 +6,6 @@
 //! `plain` parses the body that nearly all clients send, serde any other. A rejected body is parsed again, more slowly, to
 //! find the path to the error.
 
-pub(crate) mod body;
 mod error;
 pub(crate) mod head;
 pub(crate) mod object;
@@ -22,14 +21,14 @@ use tidegate_engine::{
 };
 
 use crate::problem::RequestProblem;
-use object::{Described, Object};
+use object::{JsonObject, List, ListItem, Object};
 
 /// The body of a check: one request, or several.
 #[derive(Debug, serde::Deserialize)]
 #[serde(try_from = "CheckFields<'a>")]
 pub(crate) enum CheckBody<'a> {
     One(#[serde(borrow)] CheckRequest<'a>),
-    Batch(#[serde(borrow)] Vec<Object<CheckRequest<'a>>>),
+    Batch(#[serde(borrow)] List<CheckRequest<'a>>),
 }
 
 /// One request.
@@ -38,8 +37,8 @@ pub(crate) enum CheckBody<'a> {
 pub(crate) struct CheckRequest<'a> {
     #[serde(borrow, deserialize_with = "domain")]
     pub(crate) domain: Cow<'a, str>,
-    #[serde(borrow, deserialize_with = "descriptors")]
-    descriptors: Vec<Object<RequestDescriptor<'a>>>,
+    #[serde(borrow)]
+    descriptors: List<RequestDescriptor<'a>>,
     #[serde(default = "one", deserialize_with = "cost")]
     pub(crate) cost: u64,
 }
@@ -47,8 +46,8 @@ pub(crate) struct CheckRequest<'a> {
 #[derive(Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RequestDescriptor<'a> {
-    #[serde(borrow, deserialize_with = "entries")]
-    entries: Vec<Object<RequestEntry<'a>>>,
+    #[serde(borrow)]
+    entries: List<RequestEntry<'a>>,
     cost: Option<u64>,
     limit: Option<Object<OwnLimit>>,
 }
@@ -75,29 +74,42 @@ pub(crate) struct ReleaseBody<'a> {
     pub(crate) permit: Cow<'a, str>,
 }
 
-impl Described for CheckBody<'_> {
+impl JsonObject for CheckBody<'_> {
     const DESCRIPTION: &'static str =
         "an object with `domain` and `descriptors`, or one with `requests`";
 }
 
-impl Described for CheckRequest<'_> {
+impl JsonObject for CheckRequest<'_> {
     const DESCRIPTION: &'static str = "a request: an object with `domain` and `descriptors`";
 }
 
-impl Described for RequestDescriptor<'_> {
+impl ListItem for CheckRequest<'_> {
+    const EMPTY: &'static str = "`requests` is empty";
+}
+
+impl JsonObject for RequestDescriptor<'_> {
     const DESCRIPTION: &'static str = "a descriptor: an object with `entries`";
 }
 
-impl Described for RequestEntry<'_> {
+impl ListItem for RequestDescriptor<'_> {
+    const EMPTY: &'static str = "`descriptors` is empty: there is nothing to limit by";
+    const MAX: (usize, &'static str) = (DESCRIPTORS_MAX, "descriptors");
+}
+
+impl JsonObject for RequestEntry<'_> {
     const DESCRIPTION: &'static str = "an entry: an object with `key` and `value`";
 }
 
-impl Described for OwnLimit {
+impl ListItem for RequestEntry<'_> {
+    const EMPTY: &'static str = "`entries` is empty: such a descriptor matches no rule";
+}
+
+impl JsonObject for OwnLimit {
     const DESCRIPTION: &'static str =
         "a limit: an object with `requests_per_unit`, and `unit` or `per_ms`";
 }
 
-impl Described for ReleaseBody<'_> {
+impl JsonObject for ReleaseBody<'_> {
     const DESCRIPTION: &'static str = "an object with `permit`";
 }
 
@@ -107,11 +119,11 @@ impl Described for ReleaseBody<'_> {
 struct CheckFields<'a> {
     #[serde(borrow, default, deserialize_with = "some_domain")]
     domain: Option<Cow<'a, str>>,
-    #[serde(borrow, default, deserialize_with = "some_descriptors")]
-    descriptors: Option<Vec<Object<RequestDescriptor<'a>>>>,
+    #[serde(borrow)]
+    descriptors: Option<List<RequestDescriptor<'a>>>,
     cost: Option<u64>,
-    #[serde(borrow, default, deserialize_with = "requests")]
-    requests: Option<Vec<Object<CheckRequest<'a>>>>,
+    #[serde(borrow)]
+    requests: Option<List<CheckRequest<'a>>>,
 }
 
 impl<'a> TryFrom<CheckFields<'a>> for CheckBody<'a> {
@@ -186,51 +198,6 @@ where
     domain(deserializer).map(Some)
 }
 
-fn descriptors<'de, D>(deserializer: D) -> Result<Vec<Object<RequestDescriptor<'de>>>, D::Error>
-where
-    D: Deserializer<'de>,
-{
-    let descriptors = Vec::deserialize(deserializer)?;
-    match descriptors.len() {
-        0 => Err(Error::custom("`descriptors` is empty: there is nothing to limit by")),
-        1..=DESCRIPTORS_MAX => Ok(descriptors),
-        count => Err(Error::custom(format_args!(
-            "a request may have {DESCRIPTORS_MAX} descriptors, not {count}"
-        ))),
-    }
-}
-
-type SomeDescriptors<'de> = Option<Vec<Object<RequestDescriptor<'de>>>>;
-
-fn some_descriptors<'de, D>(deserializer: D) -> Result<SomeDescriptors<'de>, D::Error>
-where
-    D: Deserializer<'de>,
-{
-    descriptors(deserializer).map(Some)
-}
-
-fn entries<'de, D>(deserializer: D) -> Result<Vec<Object<RequestEntry<'de>>>, D::Error>
-where
-    D: Deserializer<'de>,
-{
-    let entries = Vec::deserialize(deserializer)?;
-    if entries.is_empty() {
-        return Err(Error::custom("`entries` is empty: such a descriptor matches no rule"));
-    }
-    Ok(entries)
-}
-
-fn requests<'de, D>(deserializer: D) -> Result<Option<Vec<Object<CheckRequest<'de>>>>, D::Error>
-where
-    D: Deserializer<'de>,
-{
-    let requests = Vec::deserialize(deserializer)?;
-    if requests.is_empty() {
-        return Err(Error::custom("`requests` is empty"));
-    }
-    Ok(Some(requests))
-}
-
 /// The objects of bodies and their fields, by the names of the OpenAPI document.
 #[cfg(test)]
 pub(crate) fn schemas() -> [(&'static str, Vec<String>); 6] {
@@ -251,7 +218,7 @@ pub(crate) fn check_body(body: &[u8], batch_max: usize) -> Result<CheckBody<'_>,
     }
     let check: CheckBody<'_> = parse(body)?;
     match &check {
-        CheckBody::Batch(requests) if requests.len() > batch_max => {
+        CheckBody::Batch(List(requests)) if requests.len() > batch_max => {
             let count = requests.len();
             let detail = format!("`requests` has {count} requests; the maximum is {batch_max}");
             Err(RequestProblem::bad_request(detail).hint("send several batches".to_owned()))
@@ -277,7 +244,7 @@ pub(crate) fn release_body(body: &[u8]) -> Result<ReleaseBody<'_>, RequestProble
     parse(body)
 }
 
-fn parse<'a, T: Deserialize<'a> + Described>(body: &'a [u8]) -> Result<T, RequestProblem> {
+fn parse<'a, T: Deserialize<'a> + JsonObject>(body: &'a [u8]) -> Result<T, RequestProblem> {
     // Validating the encoding once is cheaper than for each string of the body.
     let parsed = match str::from_utf8(body) {
         Ok(text) => serde_json::from_str::<Object<T>>(text),
@@ -293,7 +260,8 @@ fn parse<'a, T: Deserialize<'a> + Described>(body: &'a [u8]) -> Result<T, Reques
 impl CheckRequest<'_> {
     /// The entries of all descriptors, one after the other.
     pub(crate) fn entries(&self) -> SmallVec<[Entry<'_>; 8]> {
-        let entries = self.descriptors.iter().flat_map(|Object(descriptor)| &descriptor.entries);
+        let entries =
+            self.descriptors.0.iter().flat_map(|Object(descriptor)| &descriptor.entries.0);
         entries.map(|Object(entry)| Entry { key: &entry.key, value: &entry.value }).collect()
     }
 
@@ -303,8 +271,8 @@ impl CheckRequest<'_> {
         entries: &'r [Entry<'r>],
     ) -> SmallVec<[Descriptor<'r>; 4]> {
         let mut rest = entries;
-        let descriptors = self.descriptors.iter().map(|Object(descriptor)| {
-            let own = rest.split_at_checked(descriptor.entries.len());
+        let descriptors = self.descriptors.0.iter().map(|Object(descriptor)| {
+            let own = rest.split_at_checked(descriptor.entries.0.len());
             let (entries, others) = own.unwrap_or_default();
             rest = others;
             let limit = descriptor.limit.as_ref().map(|Object(OwnLimit(limit))| limit);

@@ -3,11 +3,12 @@
 use serde::Serialize;
 use tidegate_engine::{Clock, Request};
 use tidegate_engine::{
-    Domain, Ending, Engine, Explanation, LimitId, Mode, Rule, RuleLimit, Snapshot, WhenOver,
+    Domain, Engine, Explanation, LimitId, MatchOutcome, Mode, Rule, RuleLimit, Snapshot, WhenOver,
 };
 use tidegate_rules::{Charge, LevelExplanation, closest};
 
 use super::encode::Version;
+use super::encode::response::to_json;
 use super::problem::RequestProblem;
 
 /// The explanation of a request's descriptors, as JSON.
@@ -35,8 +36,7 @@ pub(super) fn explain<S, C: Clock>(
         charge: domain.charge(),
         descriptors: descriptors.collect(),
     };
-    // Cannot fail: strings and numbers only.
-    Ok(serde_json::to_vec(&explanation).unwrap_or_default())
+    Ok(to_json(&explanation))
 }
 
 fn no_such_domain(snapshot: &Snapshot, name: &str) -> RequestProblem {
@@ -81,11 +81,11 @@ impl<'s> DescriptorExplanation<'s> {
         let Explanation { levels, ending, .. } = explanation;
         let why = ending.to_string();
         let ending = match ending {
-            Ending::Rule { .. } => "rule",
-            Ending::NoLimitThere { .. } => "no_limit_there",
-            Ending::NoSuchPlan { .. } => "no_such_plan",
-            Ending::NoMatch => "no_match",
-            Ending::NoEntries => "no_entries",
+            MatchOutcome::Rule { .. } => "rule",
+            MatchOutcome::NoLimitThere { .. } => "no_limit_there",
+            MatchOutcome::NoSuchPlan { .. } => "no_such_plan",
+            MatchOutcome::NoMatch => "no_match",
+            MatchOutcome::NoEntries => "no_entries",
         };
         DescriptorExplanation { levels, ending, why, rule }
     }

@@ -12,6 +12,32 @@
 //! | verdict → JSON | `encode` |
 //! | requests that wait for their body, counting | `service` |
 //! | errors | `problem` |
+//!
+//! ```
+//! # use std::sync::Arc;
+//! use hyper::service::Service;
+//! use tidegate_engine::{Engine, MemoryConfig, MemoryStore, SystemClock};
+//! use tidegate_http_api::{Health, HttpApi, HttpApiParts, HttpApiSettings, RulesStatus};
+//! use tidegate_metrics::Meter;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let store = MemoryStore::new(MemoryConfig::default())?;
+//! let parts = HttpApiParts {
+//!     settings: HttpApiSettings::default(),
+//!     meter: Arc::new(Meter::new("http")),
+//!     health: Health::new(),
+//!     rules: Arc::new(RulesStatus::default),
+//!     json: None,
+//! };
+//! let api = HttpApi::new(Arc::new(Engine::new(store, SystemClock::new())), parts);
+//! let body = r#"{"domain": "shop", "descriptors": [{"entries": [{"key": "user", "value": "ada"}]}]}"#;
+//! let request = http::Request::post("/v1/check").body(http_body_util::Full::from(body))?;
+//! // No rule limits this user.
+//! assert_eq!(api.call(request).await?.status(), 200);
+//! # Ok(())
+//! # }
+//! ```
 
 mod decide;
 mod decode;
@@ -29,4 +55,4 @@ mod settings;
 pub use health::Health;
 pub use rules_view::{RulesFailure, RulesStatus, RulesView};
 pub use service::{HttpApi, HttpApiFuture, HttpApiParts, JsonHandler};
-pub use settings::{HttpApiSettings, Verbs};
+pub use settings::HttpApiSettings;

@@ -4,6 +4,7 @@
 
 use http::Method;
 use tidegate_engine::Verb;
+use tidegate_requests::Role;
 
 /// A route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +21,20 @@ pub(super) enum Route {
     Explain,
     Rules,
     OpenApi,
+}
+
+impl Route {
+    /// The role that it needs, if any. The health of the process and the description of the API are open.
+    pub(super) const fn role(self) -> Option<Role> {
+        match self {
+            Route::HealthCheck | Route::Live | Route::Ready | Route::OpenApi => None,
+            Route::Apply(Verb::Peek) | Route::Explain | Route::Rules => Some(Role::Read),
+            Route::Apply(Verb::Refund | Verb::Reset) => Some(Role::Change),
+            Route::Apply(Verb::Check | Verb::Take | Verb::Charge)
+            | Route::Json
+            | Route::Release => Some(Role::Check),
+        }
+    }
 }
 
 /// The methods of a route.

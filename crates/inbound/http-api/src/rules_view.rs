@@ -1,8 +1,7 @@
 //! `/v1/rules`: the rules in place, their texts, and the last error.
 //!
-//! Another crate loads the rules and implements [`RulesView`].
+//! Another crate loads the rules and supplies a [`RulesView`].
 
-use std::fmt;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -10,18 +9,10 @@ use tidegate_engine::{Domain, Report, Snapshot, Source, Timestamp};
 use tidegate_rules::Problem;
 
 use super::encode::Version;
+use super::encode::response::to_json;
 
-/// The source of [`RulesStatus`].
-pub trait RulesView: Send + Sync {
-    /// The status now.
-    fn status(&self) -> RulesStatus;
-}
-
-impl<F: Fn() -> RulesStatus + Send + Sync> RulesView for F {
-    fn status(&self) -> RulesStatus {
-        self()
-    }
-}
+/// Returns the status now.
+pub type RulesView = Arc<dyn Fn() -> RulesStatus + Send + Sync>;
 
 /// Where the rules in place come from.
 #[derive(Clone, Debug, Default)]
@@ -63,8 +54,7 @@ pub(super) fn write(snapshot: &Snapshot, status: &RulesStatus) -> Vec<u8> {
             omitted: failure.report.as_ref().map(Report::omitted).unwrap_or_default(),
         }),
     };
-    // Cannot fail: strings and numbers only.
-    serde_json::to_vec(&body).unwrap_or_default()
+    to_json(&body)
 }
 
 #[derive(Serialize)]
@@ -98,10 +88,4 @@ struct FailureBody<'s> {
 /// Milliseconds since the Unix epoch.
 const fn millis(at: Timestamp) -> u64 {
     at.as_nanos() / 1_000_000
-}
-
-impl fmt::Debug for dyn RulesView {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("RulesView")
-    }
 }

@@ -5,25 +5,24 @@ mod future;
 pub use future::HttpApiFuture;
 
 use std::fmt;
-use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::Full;
-use serde::Serialize;
-use tidegate_engine::{Clock, CounterStore, Engine, MemoryStore, SystemClock, Timestamp, Verb};
+use serde_json::json;
+use tidegate_engine::{
+    Clock, CounterStore, Engine, LimiterStage, MemoryStore, SystemClock, Timestamp, contain,
+};
 
 use tidegate_metrics::{AnswerKind, Meter};
+use tidegate_requests::{AccessError, BodyError, BodyLimits, read_body};
 
 use crate::decode;
-use crate::decode::body::{BodyError, BodyReader};
 use crate::decode::head::{expect_json, refusal_status, route_problem};
-use crate::encode::response::{
-    HttpResponse, health_status, json, text, to_json, uncached, without_body,
-};
+use crate::encode::response::{HttpResponse, json, text, to_json, uncached, without_body};
 use crate::explain::explain;
 use crate::health::Health;
 use crate::openapi::OPENAPI;
@@ -31,7 +30,7 @@ use crate::permits::{Permits, Token};
 use crate::problem::RequestProblem;
 use crate::route::{self, Route};
 use crate::rules_view::{self, RulesView};
-use crate::settings::{HttpApiSettings, Verbs};
+use crate::settings::HttpApiSettings;
 
 /// Answers the body of a request to `/json`.
 pub type JsonHandler =
@@ -47,18 +46,18 @@ pub struct HttpApiParts {
     /// Liveness and readiness of the process.
     pub health: Health,
     /// The status of the rules in place.
-    pub rules: Arc<dyn RulesView>,
+    pub rules: RulesView,
     /// The handler of `/json`; without it there is no such route.
     pub json: Option<JsonHandler>,
 }
 
 /// Checks over HTTP with JSON. Clones are cheap and share everything.
 pub struct HttpApi<S = MemoryStore, C = SystemClock> {
-    shared: Arc<Shared<S, C>>,
+    shared: Arc<ApiState<S, C>>,
 }
 
 /// The state that all clones share.
-pub(crate) struct Shared<S, C> {
+pub(crate) struct ApiState<S, C> {
     pub(crate) engine: Arc<Engine<S, C>>,
     pub(crate) parts: HttpApiParts,
     pub(crate) permits: Permits,
@@ -74,8 +73,10 @@ impl CountedResponse {
     pub(crate) const fn new(response: HttpResponse, kind: AnswerKind) -> Self {
         CountedResponse { response, kind: Some(kind) }
     }
+}
 
-    const fn uncounted(response: HttpResponse) -> Self {
+impl From<HttpResponse> for CountedResponse {
+    fn from(response: HttpResponse) -> Self {
         CountedResponse { response, kind: None }
     }
 }
@@ -84,15 +85,11 @@ impl<S, C> HttpApi<S, C> {
     /// An API to this engine.
     pub fn new(engine: Arc<Engine<S, C>>, parts: HttpApiParts) -> Self {
         let permits = Permits::new(parts.settings.permits_max);
-        HttpApi { shared: Arc::new(Shared { engine, parts, permits }) }
+        HttpApi { shared: Arc::new(ApiState { engine, parts, permits }) }
     }
 }
 
-impl<S, C> Shared<S, C>
-where
-    S: CounterStore,
-    C: Clock,
-{
+impl<S: CounterStore, C: Clock> ApiState<S, C> {
     async fn answer<B: Body<Data = Bytes>>(&self, request: Request<B>) -> HttpResponse {
         let began = self.engine.clock().now();
         let is_head = request.method() == Method::HEAD;
@@ -111,8 +108,10 @@ where
             CountedResponse::new(problem.into_response(), AnswerKind::Invalid)
         });
         if let Some(kind) = kind {
-            let took = self.engine.clock().now().since(began);
-            self.parts.meter.count(kind, took.into());
+            contain(LimiterStage::Record, || {
+                let took = self.engine.clock().now().since(began);
+                self.parts.meter.count(kind, took.into());
+            });
         }
         response
     }
@@ -124,31 +123,31 @@ where
         let (parts, body) = request.into_parts();
         let route = route::route(&parts.method, parts.uri.path())
             .map_err(|error| route_problem(error, &parts.method, parts.uri.path()))?;
-        match route {
-            Route::Json => self.delegate(body).await,
-            Route::HealthCheck => Ok(CountedResponse::uncounted(self.health_check())),
-            Route::Live => Ok(CountedResponse::uncounted(self.live())),
-            Route::Ready => Ok(CountedResponse::uncounted(self.ready())),
+        self.authorize(route, &parts.headers)?;
+        let health = &self.parts.health;
+        Ok(match route {
+            Route::Json => return self.delegate(body).await,
+            Route::HealthCheck => health_check(health.is_ready()).into(),
+            Route::Live => health_state("live", &Vec::from_iter(health.broken())).into(),
+            Route::Ready => health_state("ready", &health.unready_reasons()).into(),
             Route::Rules => {
-                let status = self.parts.rules.status();
+                let status = (self.parts.rules)();
                 let body = rules_view::write(&self.engine.snapshot(), &status);
-                Ok(CountedResponse::uncounted(uncached(json(StatusCode::OK, body))))
+                uncached(json(StatusCode::OK, body)).into()
             }
-            Route::OpenApi => Ok(CountedResponse::uncounted(json(StatusCode::OK, OPENAPI))),
+            Route::OpenApi => json(StatusCode::OK, OPENAPI).into(),
             Route::Apply(verb) => {
-                self.permit_verb(verb)?;
                 let refusal = refusal_status(verb, parts.uri.query())?;
                 let body = self.read_json(&parts.headers, body).await?;
-                self.apply(verb, refusal, &body, HeaderMap::new()).await
+                self.apply(verb, refusal, &body, HeaderMap::new()).await?
             }
             Route::Release => {
                 let body = self.read_json(&parts.headers, body).await?;
-                let release = decode::release_body(&body)?;
+                let token = Token::parse(&decode::release_body(&body)?.permit);
                 let now = self.engine.clock().now();
-                let token = Token::parse(&release.permit);
                 let held = token.and_then(|token| self.permits.release(token, now));
-                let body = if held.is_some() { RELEASED } else { NOT_RELEASED };
-                Ok(CountedResponse::new(json(StatusCode::OK, body), AnswerKind::Admitted))
+                let body = to_json(&json!({ "released": held.is_some() }));
+                CountedResponse::new(json(StatusCode::OK, body), AnswerKind::Admitted)
             }
             Route::Explain => {
                 let body = self.read_json(&parts.headers, body).await?;
@@ -156,9 +155,9 @@ where
                 let entries = request.entries();
                 let descriptors = request.engine_descriptors(&entries);
                 let explanation = explain(&self.engine, &request.engine_request(&descriptors))?;
-                Ok(CountedResponse::uncounted(json(StatusCode::OK, explanation)))
+                json(StatusCode::OK, explanation).into()
             }
-        }
+        })
     }
 
     /// Passes `/json` to its handler.
@@ -182,45 +181,21 @@ where
         Ok(CountedResponse::new(response, kind))
     }
 
-    fn health_check(&self) -> HttpResponse {
-        let (status, body) = if self.parts.health.is_ready() {
-            (StatusCode::OK, "OK")
-        } else {
-            (StatusCode::INTERNAL_SERVER_ERROR, "")
-        };
-        uncached(text(status, body))
-    }
-
-    fn live(&self) -> HttpResponse {
-        #[derive(Serialize)]
-        struct Live {
-            live: bool,
-            reasons: Vec<String>,
-        }
-        let reasons: Vec<String> = self.parts.health.broken().into_iter().collect();
-        let live = reasons.is_empty();
-        uncached(json(health_status(live), to_json(&Live { live, reasons })))
-    }
-
-    fn ready(&self) -> HttpResponse {
-        #[derive(Serialize)]
-        struct Ready {
-            ready: bool,
-            reasons: Vec<String>,
-        }
-        let reasons = self.parts.health.unready_reasons();
-        let ready = reasons.is_empty();
-        uncached(json(health_status(ready), to_json(&Ready { ready, reasons })))
-    }
-
-    fn permit_verb(&self, verb: Verb) -> Result<(), RequestProblem> {
-        let charging_only = self.parts.settings.verbs == Verbs::ChargingOnly;
-        if charging_only && matches!(verb, Verb::Refund | Verb::Reset) {
-            let detail = "`refund` and `reset` are switched off";
-            return Err(RequestProblem::new(StatusCode::FORBIDDEN, detail)
-                .hint("the operator can enable them".to_owned()));
-        }
-        Ok(())
+    /// Whether a request has the access that its route needs.
+    fn authorize(&self, route: Route, headers: &HeaderMap) -> Result<(), RequestProblem> {
+        let Some(role) = route.role() else { return Ok(()) };
+        let now = || self.engine.clock().now();
+        self.parts.settings.access.authorize(headers, role, now).map_err(|error| {
+            let hint = match &error {
+                AccessError::ChangesOff => {
+                    "set `http.tokens`, or let `http.listen` be a loopback address"
+                }
+                AccessError::Browser | AccessError::NoToken => "`http.tokens` lists the tokens",
+                AccessError::Expired { .. } => "give it a later day in `http.tokens`",
+                AccessError::NoRole { .. } => "add the role in `http.tokens`",
+            };
+            RequestProblem::new(error.status(), error.to_string()).hint(hint.to_owned())
+        })
     }
 
     async fn read_json<B: Body<Data = Bytes>>(
@@ -233,10 +208,9 @@ where
     }
 
     async fn read<B: Body<Data = Bytes>>(&self, body: B) -> Result<Bytes, RequestProblem> {
-        let bytes_max = self.parts.settings.body_bytes_max;
-        let mut reader = pin!(BodyReader::new(body));
-        let read = poll_fn(|context| reader.as_mut().poll(bytes_max, context)).await;
-        read.map_err(|error| self.body_problem(error))
+        let HttpApiSettings { body_bytes_max, body_timeout, .. } = self.parts.settings;
+        let limits = BodyLimits { bytes_max: body_bytes_max, timeout: body_timeout };
+        read_body(body, limits).await.map_err(|error| self.body_problem(error))
     }
 
     /// The problem of a body that cannot be read.
@@ -249,13 +223,28 @@ where
                 format!("the body is larger than {bytes_max} bytes"),
             )
             .hint("send several smaller batches".to_owned()),
+            BodyError::TooSlow => {
+                RequestProblem::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time")
+            }
             BodyError::Aborted => RequestProblem::bad_request("the body ended early"),
         }
     }
 }
 
-const RELEASED: &str = "{\"released\":true}";
-const NOT_RELEASED: &str = "{\"released\":false}";
+/// The answer to `/healthcheck`, as envoyproxy/ratelimit has it.
+fn health_check(ready: bool) -> HttpResponse {
+    uncached(match ready {
+        true => text(StatusCode::OK, "OK"),
+        false => text(StatusCode::INTERNAL_SERVER_ERROR, ""),
+    })
+}
+
+/// The answer to a health route: whether the state holds, and the reasons if not.
+fn health_state(state: &str, reasons: &[String]) -> HttpResponse {
+    let holds = reasons.is_empty();
+    let status = if holds { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    uncached(json(status, to_json(&json!({ state: holds, "reasons": reasons }))))
+}
 
 impl<S, C> Clone for HttpApi<S, C> {
     fn clone(&self) -> Self {

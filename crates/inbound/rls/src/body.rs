@@ -6,12 +6,13 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 use http_body::{Body, Frame};
+use http_body_util::Full;
 
 use super::failure::STATUS;
 
 const OK: HeaderValue = HeaderValue::from_static("0");
 
-/// The body of a response: a message and its status, a text, or a body of tonic's for health and reflection.
+/// The body of a response: a message and its status, or a body of tonic's for texts, health and reflection.
 #[derive(Debug)]
 pub struct RlsBody(Content);
 
@@ -21,7 +22,6 @@ enum Content {
     Message(Bytes),
     /// The status of a successful call.
     Status,
-    Text(Bytes),
     Tonic(tonic::body::Body),
     Empty,
 }
@@ -32,8 +32,8 @@ impl RlsBody {
         RlsBody(Content::Message(frame))
     }
 
-    pub(super) const fn text(text: &'static str) -> Self {
-        RlsBody(Content::Text(Bytes::from_static(text.as_bytes())))
+    pub(super) fn text(text: &'static str) -> Self {
+        RlsBody::tonic(tonic::body::Body::new(Full::from(text)))
     }
 
     pub(super) const fn tonic(body: tonic::body::Body) -> Self {
@@ -66,11 +66,6 @@ impl Body for RlsBody {
                 trailers.insert(STATUS, OK);
                 Poll::Ready(Some(Ok(Frame::trailers(trailers))))
             }
-            Content::Text(text) => {
-                let text = std::mem::take(text);
-                *content = Content::Empty;
-                Poll::Ready(Some(Ok(Frame::data(text))))
-            }
             Content::Tonic(body) => Pin::new(body).poll_frame(context),
             Content::Empty => Poll::Ready(None),
         }
@@ -81,7 +76,7 @@ impl Body for RlsBody {
         match &self.0 {
             Content::Empty => true,
             Content::Tonic(body) => body.is_end_stream(),
-            Content::Message(_) | Content::Status | Content::Text(_) => false,
+            Content::Message(_) | Content::Status => false,
         }
     }
 }

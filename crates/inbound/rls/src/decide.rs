@@ -2,23 +2,24 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use tidegate_engine::{Clock, CounterStore, LocalEngine, Verdict};
+use tidegate_engine::{
+    Clock, CounterStore, LimiterStage, LocalEngine, Verdict, contain, contain_future,
+};
 use tidegate_metrics::AnswerKind;
 
 use crate::decode::frame::{self, Compression};
 use crate::decode::{OverrideLimits, RateLimitRequest, RefusedHits, decode};
 use crate::encode::{Answer, Code};
 use crate::failure::Failure;
-use crate::service::Shared;
+use crate::service::RlsState;
 
 /// A rendered answer and its kind, or the error of the call.
 pub(crate) type CallResult<R> = Result<(AnswerKind, R), Failure>;
 
-impl<S, C> Shared<S, C>
-where
-    S: CounterStore,
-    C: Clock,
-{
+/// The result of a call. [`None`] when limiter code panicked: then the request is admitted.
+pub(crate) type ContainedResult<R> = Option<CallResult<R>>;
+
+impl<S: CounterStore, C: Clock> RlsState<S, C> {
     /// Decodes the message of a call's body.
     #[inline]
     pub(crate) fn decode<'b>(
@@ -26,9 +27,11 @@ where
         body: &'b [u8],
         compression: Compression,
         request: &mut RateLimitRequest<'b>,
-    ) -> Result<(), Failure> {
-        let message = frame::message(body, compression, self.settings.message_bytes_max)?;
-        Ok(decode(message, request)?)
+    ) -> Option<Result<(), Failure>> {
+        contain(LimiterStage::Describe, || {
+            let message = frame::message(body, compression, self.settings.message_bytes_max)?;
+            Ok(decode(message, request)?)
+        })
     }
 
     /// Decides a request on the store in memory, without waiting.
@@ -38,11 +41,17 @@ where
         engine: &LocalEngine<'_, S, C>,
         request: &RateLimitRequest<'_>,
         render: impl FnOnce(&Answer<'_>) -> R,
-    ) -> CallResult<R> {
-        let limits = self.validate(request)?;
-        let descriptors = request.engine_descriptors(&limits);
-        let verdict = engine.check_now(&request.engine_request(&descriptors));
-        self.answer(&verdict, request, &limits, render)
+    ) -> ContainedResult<R> {
+        contain(LimiterStage::Decide, || {
+            let limits = match self.validate(request) {
+                Ok(limits) => limits,
+                Err(failure) => return Some(Err(failure)),
+            };
+            let descriptors = request.engine_descriptors(&limits);
+            let verdict = engine.check_now(&request.engine_request(&descriptors));
+            self.answer(&verdict, request, &limits, render)
+        })
+        .flatten()
     }
 
     /// Decides a request.
@@ -50,11 +59,17 @@ where
         &self,
         request: &RateLimitRequest<'_>,
         render: impl FnOnce(&Answer<'_>) -> R,
-    ) -> CallResult<R> {
-        let limits = self.validate(request)?;
-        let descriptors = request.engine_descriptors(&limits);
-        let verdict = self.engine.check(&request.engine_request(&descriptors)).await;
-        self.answer(&verdict, request, &limits, render)
+    ) -> ContainedResult<R> {
+        let decision = contain_future(LimiterStage::Decide, async {
+            let limits = match self.validate(request) {
+                Ok(limits) => limits,
+                Err(failure) => return Some(Err(failure)),
+            };
+            let descriptors = request.engine_descriptors(&limits);
+            let verdict = self.engine.check(&request.engine_request(&descriptors)).await;
+            self.answer(&verdict, request, &limits, render)
+        });
+        decision.await.flatten()
     }
 
     #[inline]
@@ -71,24 +86,26 @@ where
         request: &RateLimitRequest<'_>,
         limits: &OverrideLimits,
         render: impl FnOnce(&Answer<'_>) -> R,
-    ) -> CallResult<R> {
+    ) -> ContainedResult<R> {
         if !verdict.domain_is_known() && self.lacks_rules() {
-            return Err(Failure::no_rules());
+            return Some(Err(Failure::no_rules()));
         }
         let undecided = verdict.undecided();
         if let Some(undecided) = undecided.filter(|_| self.settings.upstream_errors) {
-            return Err(Failure::undecided(undecided));
+            return Some(Err(Failure::undecided(undecided)));
         }
-        let answer = Answer::of(verdict, request, limits, &self.settings);
-        if answer.shadowed {
-            self.shadowed.fetch_add(1, Relaxed);
-        }
-        let kind = match answer.overall {
-            _ if undecided.is_some() => AnswerKind::Undecided,
-            Code::OverLimit => AnswerKind::Refused,
-            Code::Ok | Code::Unknown => AnswerKind::Admitted,
-        };
-        Ok((kind, render(&answer)))
+        contain(LimiterStage::Render, || {
+            let answer = Answer::of(verdict, request, limits, &self.settings);
+            if answer.shadowed {
+                self.shadowed.fetch_add(1, Relaxed);
+            }
+            let kind = match answer.overall {
+                _ if undecided.is_some() => AnswerKind::Undecided,
+                Code::OverLimit => AnswerKind::Refused,
+                Code::Ok | Code::Unknown => AnswerKind::Admitted,
+            };
+            Ok((kind, render(&answer)))
+        })
     }
 
     /// Whether there are no rules and the settings make that an error.

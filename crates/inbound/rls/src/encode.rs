@@ -6,4 +6,4 @@ mod metadata;
 pub(crate) mod protobuf;
 
 pub(crate) use answer::{Answer, Code};
-pub(crate) use protobuf::encode;
+pub(crate) use protobuf::{ADMITTED, encode};

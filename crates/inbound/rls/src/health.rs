@@ -97,24 +97,17 @@ impl Subject {
         }
     }
 
-    const fn serves(self, state: State) -> bool {
-        match self {
-            Subject::Process => !matches!(state, State::Draining),
-            Subject::Service => matches!(state, State::Serving),
-            Subject::Unknown => false,
-        }
+    fn answer(self, state: State) -> HealthCheckResponse {
+        // Only for watchers; tonic-health has no name for it.
+        const SERVICE_UNKNOWN: i32 = 3;
+        let serves = match self {
+            Subject::Process => state != State::Draining,
+            Subject::Service => state == State::Serving,
+            Subject::Unknown => return HealthCheckResponse { status: SERVICE_UNKNOWN },
+        };
+        let status = if serves { ServingStatus::Serving } else { ServingStatus::NotServing };
+        HealthCheckResponse { status: status as i32 }
     }
-}
-
-fn answer(subject: Subject, state: State) -> HealthCheckResponse {
-    // Only for watchers; tonic-health has no name for it.
-    const SERVICE_UNKNOWN: i32 = 3;
-    let status = match subject {
-        Subject::Unknown => SERVICE_UNKNOWN,
-        _ if subject.serves(state) => ServingStatus::Serving as i32,
-        _ => ServingStatus::NotServing as i32,
-    };
-    HealthCheckResponse { status }
 }
 
 #[tonic::async_trait]
@@ -125,7 +118,7 @@ impl Health for HealthHandle {
     ) -> Result<Response<HealthCheckResponse>, Status> {
         match Subject::of(&request.get_ref().service) {
             Subject::Unknown => Err(Status::not_found("there is no such service")),
-            subject => Ok(Response::new(answer(subject, *self.0.borrow()))),
+            subject => Ok(Response::new(subject.answer(*self.0.borrow()))),
         }
     }
 
@@ -157,7 +150,7 @@ impl Stream for Watch {
         while !self.ended {
             let Some(state) = ready!(Pin::new(&mut self.states).poll_next(context)) else { break };
             self.ended = state == State::Draining;
-            let answer = answer(self.subject, state);
+            let answer = self.subject.answer(state);
             if self.last.replace(answer) != Some(answer) {
                 return Poll::Ready(Some(Ok(answer)));
             }

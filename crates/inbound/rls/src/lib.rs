@@ -17,6 +17,27 @@
 //! | errors, health, reflection | `failure`, `health`, `routes` |
 //!
 //! Sockets, TLS and limits on connections belong to the server.
+//!
+//! ```
+//! # use std::sync::Arc;
+//! use tidegate_engine::{Engine, MemoryConfig, MemoryStore, Options, Source, SystemClock, compile};
+//! use tidegate_metrics::Meter;
+//! use tidegate_rls::{HealthHandle, Rls, RlsSettings};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let rules = "domain: api\ndescriptors: [{key: user, rate_limit: {unit: hour, requests_per_unit: 1}}]";
+//! let rules = compile(&[Source::new("rules.yaml", rules)], &Options::default())?;
+//! let store = MemoryStore::new(MemoryConfig::default())?;
+//! let engine = Arc::new(Engine::new(store, SystemClock::new()).with_rules(rules));
+//! let meter = Arc::new(Meter::new("grpc"));
+//! let rls = Rls::new(engine, RlsSettings::default(), &HealthHandle::new(), meter);
+//! let request = br#"{"domain": "api", "descriptors": [{"entries": [{"key": "user", "value": "7"}]}]}"#;
+//! assert_eq!(rls.answer_json(request).await.status(), 200);
+//! assert_eq!(rls.answer_json(request).await.status(), 429);
+//! # Ok(())
+//! # }
+//! ```
 
 mod body;
 mod decide;

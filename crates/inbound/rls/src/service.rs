@@ -2,8 +2,8 @@
 
 use std::convert::Infallible;
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
@@ -15,19 +15,22 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Versio
 use http_body::Body;
 use http_body_util::Full;
 use pin_project_lite::pin_project;
-use tidegate_engine::{Clock, CounterStore, Engine, MemoryStore, SystemClock, Timestamp};
+use tidegate_engine::{
+    Clock, CounterStore, Engine, LimiterStage, MemoryStore, SystemClock, Timestamp, contain,
+};
 use tokio::time::{Sleep, sleep};
 use tonic::service::Routes;
 use tower_service::Service as _;
 
 use tidegate_answers::grpc::timeout;
-use tidegate_metrics::Meter;
+use tidegate_metrics::{AnswerKind, Meter};
+use tidegate_requests::{BodyError, BodyLimits, BodyReader};
 
 use crate::body::RlsBody;
-use crate::decide::CallResult;
-use crate::decode::frame::{BodyBuffer, Compression};
+use crate::decide::ContainedResult;
+use crate::decode::frame::{Compression, FrameError, PREFIX_LEN};
 use crate::decode::{RateLimitRequest, json as json_request};
-use crate::encode::{encode, json as json_answer};
+use crate::encode::{ADMITTED, encode, json as json_answer};
 use crate::failure::{Failure, GRPC, reject};
 use crate::health::HealthHandle;
 use crate::routes::routes;
@@ -41,10 +44,10 @@ pub type HasRules = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// Envoy's rate limit service. Clones share everything.
 pub struct Rls<S = MemoryStore, C = SystemClock> {
-    shared: Arc<Shared<S, C>>,
+    shared: Arc<RlsState<S, C>>,
 }
 
-pub(crate) struct Shared<S, C> {
+pub(crate) struct RlsState<S, C> {
     pub(crate) engine: Arc<Engine<S, C>>,
     pub(crate) settings: RlsSettings,
     meter: Arc<Meter>,
@@ -65,15 +68,15 @@ impl<S, C> Rls<S, C> {
         let routes = routes(health, &settings);
         let shadowed = AtomicU64::new(0);
         let has_rules = None;
-        Rls { shared: Arc::new(Shared { engine, settings, meter, routes, shadowed, has_rules }) }
+        Rls { shared: Arc::new(RlsState { engine, settings, meter, routes, shadowed, has_rules }) }
     }
 
     /// Fails calls while there are no rules, if [`RlsSettings::upstream_errors`] is set.
     #[must_use]
     pub fn needing_rules(self, has_rules: HasRules) -> Self {
-        let Shared { engine, settings, meter, routes, .. } = &*self.shared;
+        let RlsState { engine, settings, meter, routes, .. } = &*self.shared;
         Rls {
-            shared: Arc::new(Shared {
+            shared: Arc::new(RlsState {
                 engine: Arc::clone(engine),
                 settings: settings.clone(),
                 meter: Arc::clone(meter),
@@ -90,11 +93,7 @@ impl<S, C> Rls<S, C> {
     }
 }
 
-impl<S, C> Rls<S, C>
-where
-    S: CounterStore,
-    C: Clock,
-{
+impl<S: CounterStore, C: Clock> Rls<S, C> {
     /// Answers a request to upstream's `/json`: a `RateLimitRequest` in JSON. Not counted: the door that serves the path
     /// does that.
     pub async fn answer_json(&self, body: &[u8]) -> Response<Full<Bytes>> {
@@ -103,7 +102,8 @@ where
             Ok(json) => json,
             Err(error) => return json_answer::bad_request(&error, &shared.settings),
         };
-        match shared.decide(&json.request(), json_answer::render).await {
+        let decided = shared.decide(&json.request(), json_answer::render).await;
+        match decided.unwrap_or(Ok((AnswerKind::ErrorOpen, json_answer::ADMITTED))) {
             Ok((kind, (code, answer))) => json_answer::response(kind, code, answer),
             Err(failure) => json_answer::bad_request(&failure.message, &shared.settings),
         }
@@ -119,29 +119,6 @@ impl<S, C> Clone for Rls<S, C> {
 impl<S, C> fmt::Debug for Rls<S, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Rls").field("settings", &self.shared.settings).finish_non_exhaustive()
-    }
-}
-
-impl<S, C> Shared<S, C>
-where
-    S: CounterStore,
-    C: Clock,
-{
-    /// Counts a call and builds its response.
-    #[inline]
-    fn finish(&self, result: CallResult<Bytes>, started: Timestamp) -> Response<RlsBody> {
-        let (kind, response) = match result {
-            Ok((kind, frame)) => {
-                let mut response = Response::new(RlsBody::message(frame));
-                *response.headers_mut() = HeaderMap::with_capacity(1);
-                response.headers_mut().insert(CONTENT_TYPE, GRPC);
-                (kind, response)
-            }
-            Err(failure) => (failure.answer, failure.response()),
-        };
-        let took = self.engine.clock().now().since(started);
-        self.meter.count(kind, took.into());
-        response
     }
 }
 
@@ -162,21 +139,19 @@ where
             None if request.uri().path() == SHOULD_RATE_LIMIT => return self.start_call(request),
             None => {
                 let response = self.shared.routes.clone().call(request);
-                CallState::Tonic { response: Box::pin(response) }
+                let response =
+                    async { response.await.map(|response| response.map(RlsBody::tonic)) };
+                CallState::Boxed { response: Box::pin(response) }
             }
         };
-        RlsFuture { state, call: None }
+        RlsFuture { state }
     }
 }
 
-impl<S, C> Rls<S, C>
-where
-    S: CounterStore,
-    C: Clock,
-{
+impl<S: CounterStore, C: Clock> Rls<S, C> {
     /// Starts a call of `ShouldRateLimit`.
     #[inline]
-    fn start_call<B>(&self, request: Request<B>) -> RlsFuture<S, C, B> {
+    fn start_call<B: Body<Data = Bytes>>(&self, request: Request<B>) -> RlsFuture<S, C, B> {
         let started = self.shared.engine.clock().now();
         let headers = request.headers();
         let deadline = match headers.get(timeout::FIELD).map(timeout::parse) {
@@ -190,21 +165,20 @@ where
             Some(encoding) if encoding == "identity" => Compression::Identity,
             _ => Compression::Other,
         };
-        let (deadline, state) = match deadline {
+        let call = |deadline| {
+            let shared = Arc::clone(&self.shared);
+            Call { shared, started, compression, deadline, timer: None }
+        };
+        let state = match deadline {
             Ok(deadline) => {
-                let body = request.into_body();
-                (deadline, CallState::Reading { body, buffer: BodyBuffer::default() })
+                let reader = BodyReader::new(request.into_body());
+                CallState::Reading { reader, call: Some(call(deadline)) }
             }
             Err(failure) => {
-                let response = Some(self.shared.finish(Err(failure), started));
-                (None, CallState::Done { response })
+                CallState::Done { response: Some(call(None).finish(Some(Err(failure)))) }
             }
         };
-        let shared = Arc::clone(&self.shared);
-        RlsFuture {
-            state,
-            call: Some(Call { shared, started, compression, deadline, timer: None }),
-        }
+        RlsFuture { state }
     }
 }
 
@@ -240,9 +214,12 @@ fn is_call(content_type: Option<&HeaderValue>) -> bool {
         || kind.eq_ignore_ascii_case(b"application/grpc+proto")
 }
 
+/// How long the message of a call may take to arrive, also when the client set no timeout.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// A call of `ShouldRateLimit` until its end.
 struct Call<S, C> {
-    shared: Arc<Shared<S, C>>,
+    shared: Arc<RlsState<S, C>>,
     started: Timestamp,
     compression: Compression,
     /// The client's timeout.
@@ -251,148 +228,150 @@ struct Call<S, C> {
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-type DecideFuture = Pin<Box<dyn Future<Output = CallResult<Bytes>> + Send>>;
-type TonicFuture =
-    Pin<Box<dyn Future<Output = Result<Response<tonic::body::Body>, Infallible>> + Send>>;
+type BoxedResponse = Pin<Box<dyn Future<Output = Result<Response<RlsBody>, Infallible>> + Send>>;
 
 pin_project! {
     /// The response to come. Dropping it cancels the call.
     pub struct RlsFuture<S, C, B> {
         #[pin]
-        state: CallState<B>,
-        call: Option<Call<S, C>>,
+        state: CallState<S, C, B>,
     }
 }
 
 pin_project! {
     #[project = CallStateProjection]
-    enum CallState<B> {
-        Reading { #[pin] body: B, buffer: BodyBuffer },
-        Deciding { result: DecideFuture },
-        Tonic { response: TonicFuture },
+    enum CallState<S, C, B> {
+        Reading { #[pin] reader: BodyReader<B>, call: Option<Call<S, C>> },
+        /// A call that awaits the store, and every method that tonic serves.
+        Boxed { response: BoxedResponse },
         Done { response: Option<Response<RlsBody>> },
     }
 }
 
-impl<S, C> Call<S, C>
-where
-    S: CounterStore,
-    C: Clock,
-{
+impl<S: CounterStore, C: Clock> Call<S, C> {
+    /// The largest body.
+    fn body_limits(&self) -> BodyLimits {
+        let bytes_max = PREFIX_LEN.saturating_add(self.shared.settings.message_bytes_max);
+        BodyLimits { bytes_max, timeout: BODY_TIMEOUT }
+    }
+
     /// Decides a call whose body is complete: at once on the store in memory, else with a future.
     #[inline]
-    fn decide(&self, body: Bytes) -> Result<CallResult<Bytes>, DecideFuture> {
-        if let Some(engine) = self.shared.engine.local() {
-            let mut request = RateLimitRequest::default();
-            let decoded = self.shared.decode(&body, self.compression, &mut request);
-            return Ok(decoded.and_then(|()| self.shared.decide_now(&engine, &request, encode)));
-        }
+    fn decide(self, body: Bytes) -> Result<Response<RlsBody>, BoxedResponse> {
+        let Some(engine) = self.shared.engine.local() else {
+            return Err(Box::pin(async move { Ok(self.decide_remotely(&body).await) }));
+        };
+        let mut request = RateLimitRequest::default();
+        let result = match self.shared.decode(&body, self.compression, &mut request) {
+            Some(Ok(())) => self.shared.decide_now(&engine, &request, encode),
+            Some(Err(failure)) => Some(Err(failure)),
+            None => None,
+        };
+        Ok(self.finish(result))
+    }
+
+    /// Decides a call and awaits the store, until the deadline.
+    async fn decide_remotely(mut self, body: &[u8]) -> Response<RlsBody> {
         let (shared, compression) = (Arc::clone(&self.shared), self.compression);
-        Err(Box::pin(async move {
+        let mut result = pin!(async {
             let mut request = RateLimitRequest::default();
-            shared.decode(&body, compression, &mut request)?;
-            shared.decide(&request, encode).await
-        }))
+            match shared.decode(body, compression, &mut request)? {
+                Ok(()) => shared.decide(&request, encode).await,
+                Err(failure) => Some(Err(failure)),
+            }
+        });
+        let result = poll_fn(|context| match result.as_mut().poll(context) {
+            Poll::Pending => self.poll_deadline(context).map(|failure| Some(Err(failure))),
+            result @ Poll::Ready(_) => result,
+        });
+        let result = result.await;
+        self.finish(result)
+    }
+
+    /// Why the body of the call could not be read.
+    fn body_failure(&self, error: BodyError) -> Failure {
+        match error {
+            BodyError::TooLarge => {
+                FrameError::TooLong { max: self.shared.settings.message_bytes_max }.into()
+            }
+            BodyError::TooSlow => Failure::deadline_exceeded(),
+            BodyError::Aborted => Failure::body_aborted(),
+        }
     }
 
     /// Pending until the deadline, if there is one.
-    fn poll_deadline(&mut self, context: &mut Context<'_>) -> Poll<CallResult<Bytes>> {
+    fn poll_deadline(&mut self, context: &mut Context<'_>) -> Poll<Failure> {
         let Some(deadline) = self.deadline else { return Poll::Pending };
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(deadline)));
-        ready!(timer.as_mut().poll(context));
-        Poll::Ready(Err(Failure::deadline_exceeded()))
+        timer.as_mut().poll(context).map(|()| Failure::deadline_exceeded())
     }
-}
 
-/// Reads the body; ready with all of it or an error.
-#[inline]
-fn poll_body<B: Body<Data = Bytes>>(
-    mut body: Pin<&mut B>,
-    buffer: &mut BodyBuffer,
-    max: usize,
-    context: &mut Context<'_>,
-) -> Poll<Result<Bytes, Failure>> {
-    loop {
-        match ready!(body.as_mut().poll_frame(context)) {
-            Some(Ok(piece)) => {
-                if let Ok(piece) = piece.into_data()
-                    && let Err(error) = buffer.push(piece, max)
-                {
-                    return Poll::Ready(Err(error.into()));
-                }
+    /// Counts the call and builds its response.
+    #[inline]
+    fn finish(self, result: ContainedResult<Bytes>) -> Response<RlsBody> {
+        let (kind, response) = match result.unwrap_or(Ok((AnswerKind::ErrorOpen, ADMITTED))) {
+            Ok((kind, frame)) => {
+                let mut response = Response::new(RlsBody::message(frame));
+                *response.headers_mut() = HeaderMap::with_capacity(1);
+                response.headers_mut().insert(CONTENT_TYPE, GRPC);
+                (kind, response)
             }
-            Some(Err(_)) => return Poll::Ready(Err(Failure::body_aborted())),
-            None => return Poll::Ready(Ok(buffer.finish())),
-        }
-        if body.is_end_stream() {
-            return Poll::Ready(Ok(buffer.finish()));
-        }
+            Err(failure) => (failure.answer, failure.response()),
+        };
+        contain(LimiterStage::Record, || {
+            let took = self.shared.engine.clock().now().since(self.started);
+            self.shared.meter.count(kind, took.into());
+        });
+        response
     }
 }
 
-impl<S, C, B> Future for RlsFuture<S, C, B>
-where
-    S: CounterStore,
-    C: Clock,
-    B: Body<Data = Bytes>,
-{
+impl<S: CounterStore, C: Clock, B: Body<Data = Bytes>> Future for RlsFuture<S, C, B> {
     type Output = Result<Response<RlsBody>, Infallible>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut this = self.project();
-        let result = loop {
-            let call = match this.state.as_mut().project() {
+        let mut state = self.project().state;
+        loop {
+            let (body, call) = match state.as_mut().project() {
                 CallStateProjection::Done { response } => {
                     let response = response.take();
-                    let response = response.expect("a future is not polled after its end");
-                    return Poll::Ready(Ok(response));
+                    return Poll::Ready(
+                        Ok(response.expect("a future is not polled after its end")),
+                    );
                 }
-                CallStateProjection::Tonic { response } => {
-                    let Ok(response) = ready!(response.as_mut().poll(context));
-                    return Poll::Ready(Ok(response.map(RlsBody::tonic)));
+                CallStateProjection::Boxed { response } => return response.as_mut().poll(context),
+                CallStateProjection::Reading { reader, call } => {
+                    let reading = call.as_mut().expect("a call is present until its body is read");
+                    let body = match reader.poll(reading.body_limits(), context) {
+                        Poll::Pending => Err(ready!(reading.poll_deadline(context))),
+                        Poll::Ready(body) => body.map_err(|error| reading.body_failure(error)),
+                    };
+                    (body, call.take().expect("present above"))
                 }
-                _ => this.call.as_mut().expect("a call is present until its end"),
             };
-            let result = match this.state.as_mut().project() {
-                CallStateProjection::Reading { body, buffer } => {
-                    let max = call.shared.settings.message_bytes_max;
-                    match poll_body(body, buffer, max, context) {
-                        Poll::Pending => Poll::Pending,
-                        Poll::Ready(Err(failure)) => Poll::Ready(Err(failure)),
-                        Poll::Ready(Ok(body)) => match call.decide(body) {
-                            Ok(result) => Poll::Ready(result),
-                            Err(result) => {
-                                this.state.set(CallState::Deciding { result });
-                                continue;
-                            }
-                        },
+            let response = match body {
+                Err(failure) => call.finish(Some(Err(failure))),
+                Ok(body) => match call.decide(body) {
+                    Ok(response) => response,
+                    Err(response) => {
+                        state.set(CallState::Boxed { response });
+                        continue;
                     }
-                }
-                CallStateProjection::Deciding { result } => result.as_mut().poll(context),
-                CallStateProjection::Tonic { .. } | CallStateProjection::Done { .. } => {
-                    Poll::Pending
-                }
+                },
             };
-            match result {
-                Poll::Ready(result) => break result,
-                Poll::Pending => break ready!(call.poll_deadline(context)),
-            }
-        };
-        let call = this.call.take().expect("a call is present until its end");
-        // The rest of the body, if any, is dropped.
-        this.state.set(CallState::Done { response: None });
-        Poll::Ready(Ok(call.shared.finish(result, call.started)))
+            // The rest of the body, if any, is dropped.
+            state.set(CallState::Done { response: None });
+            return Poll::Ready(Ok(response));
+        }
     }
 }
 
 impl<S, C, B> fmt::Debug for RlsFuture<S, C, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = match &self.state {
-            CallState::Reading { .. } => "reading",
-            CallState::Deciding { .. } => "deciding",
-            CallState::Tonic { .. } => "tonic",
-            CallState::Done { .. } => "done",
-        };
-        f.debug_struct("RlsFuture").field("state", &state).finish_non_exhaustive()
+        f.write_str(match &self.state {
+            CallState::Reading { .. } => "RlsFuture(reading)",
+            CallState::Boxed { .. } => "RlsFuture(boxed)",
+            CallState::Done { .. } => "RlsFuture(done)",
+        })
     }
 }

@@ -12,11 +12,14 @@ use super::connection::ConnectionHandler;
 use super::connection_state::ConnectionState;
 use super::listener::{AcceptedSocket, Listener};
 use super::stats::{CountGuard, OpenConnection, Stats};
-use super::worker::{NewConnection, StopGrace, Worker};
+use super::worker::{NewConnection, Phase, Worker};
 
 /// The pause after `accept` fails for want of descriptors or memory. Without it the loop would spin: the connection is
 /// still in the backlog, so the socket stays readable.
 const BACK_OFF: Duration = Duration::from_millis(100);
+
+/// Connections over the maximum, each of which waits for the end of one that it replaces.
+const SURPLUS_MAX: usize = 64;
 
 /// The same problem is logged at most this often.
 const LOG_EVERY: Duration = Duration::from_secs(1);
@@ -36,13 +39,13 @@ pub(super) struct Acceptor {
 
 impl Acceptor {
     /// Accepts until the server stops, then closes the socket.
-    pub(super) async fn run(self, mut stop: watch::Receiver<StopGrace>) {
+    pub(super) async fn run(self, mut phase: watch::Receiver<Phase>) {
         let mut failures = LogThrottle::default();
         let mut refusals = LogThrottle::default();
         loop {
             let accepted = tokio::select! {
                 accepted = self.listener.accept() => accepted,
-                _ = stop.wait_for(Option::is_some) => return,
+                _ = phase.wait_for(Phase::is_stopping) => return,
             };
             match accepted {
                 Ok(accepted) => self.assign(accepted, &mut refusals),
@@ -55,7 +58,7 @@ impl Acceptor {
                     }
                     tokio::select! {
                         () = sleep(BACK_OFF) => {}
-                        _ = stop.wait_for(Option::is_some) => return,
+                        _ = phase.wait_for(Phase::is_stopping) => return,
                     }
                 }
             }
@@ -63,7 +66,11 @@ impl Acceptor {
     }
 
     fn assign(&self, accepted: AcceptedSocket, refusals: &mut LogThrottle) {
-        let assigned = self.has_room() && {
+        let open = self.door_open.load(Relaxed);
+        let limits = self.door.limits();
+        let is_surplus = open >= limits.connections_max;
+        let spare = if limits.evict_after.is_some() { SURPLUS_MAX } else { 0 };
+        let assigned = open < limits.connections_max.saturating_add(spare) && {
             let worker = self.least_busy();
             let door = CountGuard::new(&self.door_open);
             let open = OpenConnection::new(
@@ -72,11 +79,13 @@ impl Acceptor {
                 CountGuard::new(&worker.connections),
             );
             let state = Arc::new(ConnectionState::new(self.name, open));
-            let connection = NewConnection { accepted, state, door: Arc::clone(&self.door) };
+            let door = Arc::clone(&self.door);
+            let connection = NewConnection { accepted, state, door, is_surplus };
             worker.new_connections.try_send(connection).is_ok()
         };
         if assigned {
-            self.stats.accepted.fetch_add(1, Relaxed);
+            // The worker counts one that replaces another.
+            self.stats.accepted.fetch_add(u64::from(!is_surplus), Relaxed);
         } else {
             self.stats.refused.fetch_add(1, Relaxed);
             if refusals.is_due(Instant::now()) {
@@ -84,10 +93,6 @@ impl Acceptor {
                 tracing::warn!(door = self.name, open, "too many connections: closed a new one");
             }
         }
-    }
-
-    fn has_room(&self) -> bool {
-        self.door_open.load(Relaxed) < self.door.limits().connections_max
     }
 
     /// The worker with the fewest connections; ties are broken round-robin.

@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 
 use super::connection_state::ConnectionState;
 use super::panic_guard::report_panic;
+use super::response_body::ResponseKey;
 
 type StreamFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -49,12 +50,45 @@ impl BatchExecutor {
         // No waker is needed for this poll: a pending stream is polled again by its task.
         let mut cx = Context::from_waker(Waker::noop());
         for mut stream in streams.drain(..) {
+            state.responses().clear_last();
             if poll(&mut stream, state, &mut cx).is_pending() {
-                let state = Arc::clone(state);
-                tokio::spawn(poll_fn(move |cx| poll(&mut stream, &state, cx)));
+                let response = state.responses().last();
+                let mut task =
+                    StreamTask { stream: Some(stream), response, state: Arc::clone(state) };
+                tokio::spawn(poll_fn(move |cx| task.poll(cx)));
             }
         }
         any
+    }
+}
+
+/// A stream that was pending at its first poll.
+struct StreamTask {
+    stream: Option<StreamFuture>,
+    /// Its response, once that has begun.
+    response: Option<ResponseKey>,
+    state: Arc<ConnectionState>,
+}
+
+impl StreamTask {
+    /// Ready when the stream has ended, or its response is cut. Dropping the stream resets it.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(stream) = &mut self.stream else { return Poll::Ready(()) };
+        if self.response.is_none() {
+            self.state.responses().clear_last();
+        }
+        if poll(stream, &self.state, cx).is_ready() {
+            return Poll::Ready(());
+        }
+        let mut responses = self.state.responses();
+        self.response = self.response.or_else(|| responses.last());
+        if self.response.is_none_or(|response| responses.watch(response, cx.waker())) {
+            return Poll::Pending;
+        }
+        // The body of the response takes the lock when it is dropped.
+        drop(responses);
+        self.stream = None;
+        Poll::Ready(())
     }
 }
 

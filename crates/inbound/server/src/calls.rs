@@ -28,7 +28,9 @@ use hyper::service::Service;
 use ipnet::IpNet;
 use tokio_rustls::TlsAcceptor;
 
-use super::connection::{ConnectionFuture, ConnectionHandler, SEND_BUFFER_BYTES, handshake};
+use super::connection::{
+    ConnectionFuture, ConnectionHandler, SEND_BUFFER_BYTES, handshake, pending_resets_max,
+};
 use super::connection_state::{ConnectionState, Order};
 use super::listener::AcceptedSocket;
 use super::panic_guard::report_panic;
@@ -118,13 +120,14 @@ async fn start_http2(
         .initial_window_size(WINDOW_BYTES)
         .initial_connection_window_size(WINDOW_BYTES)
         .max_concurrent_streams(limits.streams_max)
+        .max_pending_accept_reset_streams(pending_resets_max(limits))
         .max_header_list_size(limits.header_bytes_max)
         .max_send_buffer_size(SEND_BUFFER_BYTES);
     let mut handshake = pin!(builder.handshake(io));
     poll_fn(|cx| {
         gate.start_poll();
         match state.order() {
-            Order::Serve => handshake.as_mut().poll(cx).map(Some),
+            Order::Serve | Order::Announce => handshake.as_mut().poll(cx).map(Some),
             Order::Finish | Order::Cut => Poll::Ready(None),
         }
     })
@@ -156,7 +159,7 @@ where
                     finishing = true;
                     self.connection.graceful_shutdown();
                 }
-                Order::Serve | Order::Finish => {}
+                Order::Serve | Order::Announce | Order::Finish => {}
             }
             self.gate.start_poll();
             if let Some(pings) = &mut self.pings

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
-use hyper::body::Incoming;
 use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -23,13 +23,16 @@ use super::listener::AcceptedSocket;
 use super::panic_guard::PanicGuard;
 use super::peer::Peer;
 use super::proxy_protocol;
-use super::settings::{ConnectionLimits, Protocol};
+use super::request_body::RequestBody;
+use super::settings::{ConnectionLimits, Pressure, Protocol};
 use super::tls::Tls;
 use super::transport::{CountedTransport, Socket, Transport};
 
-/// Bytes of responses buffered per HTTP/2 stream. Responses are small; the bound keeps a client that does not read from
-/// filling the memory.
-pub(super) const SEND_BUFFER_BYTES: usize = 64 * 1024;
+/// Bytes of responses buffered per HTTP/2 stream. The bound keeps a client that does not read from filling the memory.
+pub(super) const SEND_BUFFER_BYTES: usize = 32 * 1024;
+
+/// The smallest bound on streams that were reset before they were accepted: the default of `h2`.
+const PENDING_RESETS_MIN: usize = 20;
 
 /// The smallest buffer that hyper accepts for an HTTP/1.1 head.
 const HTTP1_BUFFER_BYTES_MIN: usize = 8 * 1024;
@@ -38,6 +41,10 @@ const HTTP1_BUFFER_BYTES_MIN: usize = 8 * 1024;
 pub(super) trait ConnectionHandler: Send + Sync {
     /// The limits of each connection.
     fn limits(&self) -> &ConnectionLimits;
+    /// Whether the service has no room for further requests.
+    fn pressure(&self) -> Option<&Pressure> {
+        None
+    }
     /// Serves one connection until it is closed.
     fn serve(&self, accepted: AcceptedSocket, state: Arc<ConnectionState>) -> ConnectionFuture;
 }
@@ -53,26 +60,31 @@ pub(super) struct HttpHandler<F> {
     pub(super) limits: ConnectionLimits,
     /// The peers that must begin with a PROXY header.
     pub(super) proxies: Arc<[IpNet]>,
+    pub(super) pressure: Option<Pressure>,
 }
 
 impl<F, S, B> ConnectionHandler for HttpHandler<F>
 where
     F: Fn(&Peer) -> S + Send + Sync + 'static,
-    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>,
+    S: Service<Request<RequestBody>, Response = Response<B>, Error = Infallible>,
     S: Send + Sync + 'static,
     S::Future: Send + 'static,
-    B: Body + Send + 'static,
-    B::Data: Send,
+    B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn StdError + Send + Sync>>,
 {
     fn limits(&self) -> &ConnectionLimits {
         &self.limits
     }
 
+    fn pressure(&self) -> Option<&Pressure> {
+        self.pressure.as_ref()
+    }
+
     fn serve(&self, accepted: AcceptedSocket, state: Arc<ConnectionState>) -> ConnectionFuture {
         let (make, proxies) = (Arc::clone(&self.make), Arc::clone(&self.proxies));
         let acceptor = self.tls.as_ref().map(|tls| TlsAcceptor::from(tls.config(self.protocol)));
         let (batch, protocol) = (BatchExecutor::default(), self.protocol);
+        let held_bytes_max = self.limits.held_bytes_max;
         let builder = builder(self.protocol, &self.limits, batch.clone());
         Box::pin(async move {
             poll_fn(|cx| {
@@ -85,7 +97,7 @@ where
                 return;
             };
             state.set_handshaken();
-            let service = PanicGuard::new(make(&peer), Arc::clone(&state));
+            let service = PanicGuard::new(make(&peer), Arc::clone(&state), held_bytes_max);
             let io = TokioIo::new(CountedTransport::new(transport, Arc::clone(&state)));
             let ended = match protocol {
                 Protocol::Http2 => {
@@ -125,7 +137,7 @@ where
                 finishing = true;
                 finish(connection.as_mut());
             }
-            Order::Serve | Order::Finish => {}
+            Order::Serve | Order::Announce | Order::Finish => {}
         }
         loop {
             if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
@@ -186,7 +198,7 @@ async fn read_proxy_header(
 async fn unless_closing<T>(step: impl Future<Output = T>, state: &ConnectionState) -> Option<T> {
     let mut step = pin!(step);
     poll_fn(|cx| {
-        if state.order() != Order::Serve {
+        if state.order() >= Order::Finish {
             return Poll::Ready(None);
         }
         step.as_mut().poll(cx).map(Some)
@@ -210,6 +222,13 @@ async fn encrypt(
     None
 }
 
+/// How many streams a client may reset before the server has accepted them; more close the connection. A client that
+/// gives up all its requests at once, after a pause of the server, stays below it. One that opens and resets streams
+/// faster than the server accepts them (CVE-2023-44487) does not.
+pub(super) fn pending_resets_max(limits: &ConnectionLimits) -> usize {
+    usize::try_from(limits.streams_max).unwrap_or(usize::MAX).max(PENDING_RESETS_MIN)
+}
+
 fn builder(
     protocol: Protocol,
     limits: &ConnectionLimits,
@@ -225,6 +244,7 @@ fn builder(
     builder
         .http2()
         .max_concurrent_streams(limits.streams_max)
+        .max_pending_accept_reset_streams(pending_resets_max(limits))
         .max_header_list_size(limits.header_bytes_max)
         .max_send_buf_size(SEND_BUFFER_BYTES)
         // HTTP/2 does not require a date, and gRPC does not use it.

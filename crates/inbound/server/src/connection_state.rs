@@ -1,19 +1,20 @@
 //! The state of one connection, shared by its task and its worker, and the timeouts of the connection.
 //!
-//! The connection's task only counts: bytes read, requests begun and ended. It sets no timer and reads no clock, so the
-//! timeouts cost a request nothing. The worker samples all its connections four times a second, [`TimeoutState::judge`]
+//! The connection's task only counts: bytes read and written, requests begun and ended. It sets no timer and reads no
+//! clock, so the timeouts cost a request nothing. The worker samples all its connections four times a second, [`TimeoutState::judge`]
 //! decides which limit is exceeded, and the [`Order`] goes back to the task through [`ConnectionState`]. hyper's timers
 //! would cost each request an allocation and an entry in the timer wheel.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::task::Waker;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
-use super::settings::ConnectionLimits;
+use super::response_body::{RateLimits, RateWindow, Responses};
+use super::settings::{ConnectionLimits, Pressure};
 use super::stats::{OpenConnection, Stats};
 
 /// The length of the HTTP/2 connection preface.
@@ -26,15 +27,20 @@ const START_BYTES: u64 = 3;
 /// How long an idle connection may take to close before it is cut.
 const CLOSE_GRACE: Duration = Duration::from_secs(10);
 
+/// How long an idle connection may take to close when another one needs its place.
+const EVICT_GRACE: Duration = Duration::from_secs(1);
+
 /// An order from the worker to a connection, from lenient to strict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(super) enum Order {
     Serve = 0,
+    /// Serve, and send `Connection: close` with the next HTTP/1.1 response.
+    Announce = 1,
     /// Finish the requests in flight, accept no more.
-    Finish = 1,
+    Finish = 2,
     /// Close immediately.
-    Cut = 2,
+    Cut = 3,
 }
 
 /// The state that a connection's task shares with its worker.
@@ -50,6 +56,21 @@ pub(super) struct ConnectionState {
     begun: AtomicU64,
     ended: AtomicU64,
     handshaken: AtomicU8,
+    /// Requests whose service waits for more of the body.
+    body_waits: AtomicU64,
+    /// Bytes written to the client.
+    written: AtomicU64,
+    /// Whether the last write or flush was pending: the client does not read as fast as the server writes.
+    write_blocked: AtomicBool,
+    /// Bytes of HTTP/1.1 bodies that hyper has fetched and not written.
+    unwritten: AtomicU64,
+    /// The task of a body that waits until they are written.
+    write_waiter: Mutex<Option<Waker>>,
+    responses: Mutex<Responses>,
+    /// Bytes that requests and responses of this connection hold in memory.
+    held: AtomicU64,
+    /// Whether all connections of the worker hold more than they should.
+    crowded: AtomicBool,
 }
 
 impl ConnectionState {
@@ -64,6 +85,14 @@ impl ConnectionState {
             begun: AtomicU64::new(0),
             ended: AtomicU64::new(0),
             handshaken: AtomicU8::new(0),
+            body_waits: AtomicU64::new(0),
+            written: AtomicU64::new(0),
+            write_blocked: AtomicBool::new(false),
+            unwritten: AtomicU64::new(0),
+            write_waiter: Mutex::new(None),
+            responses: Mutex::default(),
+            held: AtomicU64::new(0),
+            crowded: AtomicBool::new(false),
         }
     }
 
@@ -78,7 +107,8 @@ impl ConnectionState {
     pub(super) fn order(&self) -> Order {
         match self.order.load(Relaxed) {
             0 => Order::Serve,
-            1 => Order::Finish,
+            1 => Order::Announce,
+            2 => Order::Finish,
             _ => Order::Cut,
         }
     }
@@ -123,6 +153,76 @@ impl ConnectionState {
         self.bytes.load(Relaxed)
     }
 
+    /// Records whether one more request waits for its body, or one fewer.
+    pub(super) fn record_body_wait(&self, waits: bool) {
+        add(&self.body_waits, if waits { 1 } else { u64::MAX });
+    }
+
+    /// Records the result of a write: bytes that the transport accepted, or that it is blocked.
+    pub(super) fn record_write(&self, written: Option<usize>) {
+        self.write_blocked.store(written.is_none(), Relaxed);
+        if let Some(bytes) = written {
+            let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+            add(&self.written, bytes);
+            let unwritten = self.unwritten.load(Relaxed);
+            if unwritten > 0 {
+                self.set_unwritten(unwritten.saturating_sub(bytes));
+            }
+        }
+    }
+
+    /// Records the result of a flush, which hyper calls when it has written everything.
+    pub(super) fn record_flush(&self, is_done: bool) {
+        self.write_blocked.store(!is_done, Relaxed);
+        if is_done && self.unwritten.load(Relaxed) > 0 {
+            self.set_unwritten(0);
+        }
+    }
+
+    fn set_unwritten(&self, bytes: u64) {
+        self.unwritten.store(bytes, Relaxed);
+        if let Some(waker) = self.write_waiter.lock().take() {
+            waker.wake();
+        }
+    }
+
+    /// Counts bytes of an HTTP/1.1 body that hyper has fetched.
+    pub(super) fn record_unwritten(&self, bytes: u64) {
+        add(&self.unwritten, bytes);
+    }
+
+    /// Ready when fewer bytes of HTTP/1.1 bodies wait to be written.
+    pub(super) fn poll_unwritten_below(&self, bytes_max: u64, cx: &mut Context<'_>) -> Poll<()> {
+        if self.unwritten.load(Relaxed) < bytes_max {
+            return Poll::Ready(());
+        }
+        // Woken by the write: hyper may flush after it polled the body, and then wait for nothing else.
+        *self.write_waiter.lock() = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    /// The responses whose bodies have not ended.
+    pub(super) fn responses(&self) -> MutexGuard<'_, Responses> {
+        self.responses.lock()
+    }
+
+    /// Bytes that requests and responses hold in memory.
+    pub(super) fn held(&self) -> u64 {
+        self.held.load(Relaxed)
+    }
+
+    /// Whether all connections of the worker hold more than they should.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.crowded.load(Relaxed)
+    }
+
+    /// Counts bytes that are held instead of others.
+    pub(super) fn replace_held(&self, before: u64, now: u64) {
+        if before != now {
+            add(&self.held, now.wrapping_sub(before));
+        }
+    }
+
     fn sample(&self) -> Sample {
         let bytes = self.bytes.load(Relaxed);
         let start = self.start.load(Relaxed);
@@ -133,6 +233,9 @@ impl ConnectionState {
             is_http1: bytes >= START_BYTES && start != PREFACE_START,
             begun,
             in_flight: begun.saturating_sub(self.ended.load(Relaxed)),
+            body_waits: self.body_waits.load(Relaxed),
+            written: self.written.load(Relaxed),
+            write_blocked: self.write_blocked.load(Relaxed),
         }
     }
 }
@@ -171,6 +274,16 @@ struct Sample {
     is_http1: bool,
     begun: u64,
     in_flight: u64,
+    body_waits: u64,
+    written: u64,
+    write_blocked: bool,
+}
+
+impl Sample {
+    /// Whether nothing but its client can move the connection.
+    const fn waits_for_client(&self) -> bool {
+        self.in_flight == 0 || self.body_waits >= self.in_flight
+    }
 }
 
 /// Watches the timeouts of one connection.
@@ -178,6 +291,7 @@ struct Sample {
 pub(super) struct TimeoutWatch {
     state: Arc<ConnectionState>,
     limits: ConnectionLimits,
+    pressure: Option<Pressure>,
     timeouts: TimeoutState,
 }
 
@@ -194,6 +308,11 @@ struct TimeoutState {
     idle_bytes: u64,
     /// The first sample with more bytes than that: the head of a request has begun.
     head_since: Option<Instant>,
+    /// The last sample with new bytes of the client, or with a request that does not wait for any.
+    quiet_since: Instant,
+    quiet_bytes: u64,
+    /// How fast the client takes what is written.
+    rate: RateWindow,
     /// When the connection reaches its maximum age.
     age_at: Option<Instant>,
     cut_at: Option<Instant>,
@@ -216,30 +335,87 @@ impl TimeoutWatch {
             idle_since: now,
             idle_bytes: 0,
             head_since: None,
+            quiet_since: now,
+            quiet_bytes: 0,
+            rate: RateWindow::default(),
             age_at: age.and_then(|age| now.checked_add(age)),
             cut_at: None,
         };
-        TimeoutWatch { state, limits, timeouts }
+        TimeoutWatch { state, limits, pressure: None, timeouts }
+    }
+
+    /// Cuts clients that do not read sooner while the service is under pressure.
+    pub(super) fn with_pressure(self, pressure: Option<Pressure>) -> Self {
+        TimeoutWatch { pressure, ..self }
     }
 
     pub(super) fn state(&self) -> &ConnectionState {
         &self.state
     }
 
-    /// Samples the connection, and orders it to close if a limit is exceeded.
-    pub(super) fn check(&mut self, now: Instant) {
-        let order = self.timeouts.judge(&self.limits, self.state.sample(), now);
+    /// Samples the connection, and orders it to close if a limit is exceeded. Returns the bytes that it holds;
+    /// `held_in_all` are those of all connections of the worker.
+    pub(super) fn check(&mut self, now: Instant, held_in_all: u64) -> u64 {
+        self.state.crowded.store(held_in_all > self.limits.held_bytes_total, Relaxed);
+        let sample = self.state.sample();
+        let rates = RateLimits::new(&self.limits, self.pressure.as_ref());
+        let mut order = self.timeouts.judge(&self.limits, &rates, sample, now);
+        let stalled = self.state.responses().cut_stalled(&rates, now);
+        // An HTTP/1.1 response is cut with its connection, an HTTP/2 response by its task.
+        if stalled && sample.is_http1 {
+            order = Order::Cut;
+        }
         self.state.set_order(order);
+        self.state.held()
+    }
+
+    /// Orders a connection to close whose client has been silent for this long, in favour of a new one. Returns
+    /// whether it does.
+    pub(super) fn evict(&mut self, quiet_min: Duration, now: Instant) -> bool {
+        let sample = self.state.sample();
+        self.timeouts.update(sample, now);
+        let quiet = now.saturating_duration_since(self.timeouts.quiet_since);
+        if self.timeouts.cut_at.is_some() || !sample.waits_for_client() || quiet < quiet_min {
+            return false;
+        }
+        let idle = sample.begun > 0 && sample.in_flight == 0 && self.timeouts.head_since.is_none();
+        let order = if idle { self.timeouts.finish_within(EVICT_GRACE, now) } else { Order::Cut };
+        self.state.set_order(order);
+        true
+    }
+
+    /// How long the client has been silent, as far as the last sample knows.
+    pub(super) fn quiet_since(&self) -> Instant {
+        self.timeouts.quiet_since
+    }
+
+    /// Orders a connection to finish when the server stops. One over HTTP/1.1 that was used a moment ago is told with
+    /// its next response, because its client may be sending a request already. Returns whether it is.
+    pub(super) fn finish_or_announce(&self, recent: Duration, now: Instant) -> bool {
+        let sample = self.state.sample();
+        let idle = now.saturating_duration_since(self.timeouts.idle_since);
+        let used = sample.begun != self.timeouts.begun || sample.in_flight > 0 || idle < recent;
+        // A new connection has not shown its protocol yet.
+        let announces = (sample.is_http1 || sample.bytes == 0) && used;
+        self.state.set_order(if announces { Order::Announce } else { Order::Finish });
+        announces
     }
 }
 
 impl TimeoutState {
-    fn judge(&mut self, limits: &ConnectionLimits, sample: Sample, now: Instant) -> Order {
+    fn judge(
+        &mut self,
+        limits: &ConnectionLimits,
+        rates: &RateLimits<'_>,
+        sample: Sample,
+        now: Instant,
+    ) -> Order {
         if self.cut_at.is_some_and(|at| now >= at) {
             return Order::Cut;
         }
         self.update(sample, now);
-        if self.is_stalling(limits, sample, now) {
+        let slow = self.rate.is_too_slow(rates, sample.write_blocked, sample.written, now);
+        if slow || self.is_stalling(limits, sample, now) {
             return Order::Cut;
         }
         if self.age_at.is_some_and(|at| now >= at) {
@@ -257,7 +433,11 @@ impl TimeoutState {
             self.handshaken = true;
             self.since = now;
         }
-        if sample.in_flight > 0 || sample.begun != self.begun {
+        if sample.bytes != self.quiet_bytes || !sample.waits_for_client() {
+            self.quiet_bytes = sample.bytes;
+            self.quiet_since = now;
+        }
+        if sample.in_flight > 0 || sample.begun != self.begun || sample.write_blocked {
             self.begun = sample.begun;
             self.idle_since = now;
             self.idle_bytes = sample.bytes;

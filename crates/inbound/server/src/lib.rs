@@ -6,7 +6,8 @@
 //! the choice to the kernel, which hashes addresses: both connections of a small proxy may land on one thread.
 //!
 //! - [`Server::open`] serves any service on hyper; [`Server::open_calls`] serves small HTTP/2 calls at lower cost.
-//! - [`ConnectionLimits`] bounds what a connection may use. The worker enforces timeouts; connections set no timers.
+//! - [`ConnectionLimits`] bounds what a connection may use. The worker enforces timeouts and the minimum rate at which
+//!   clients must read; connections set no timers.
 //! - Requests that arrive in one read are answered in one write, without a task for each.
 //! - A panic in a service fails its request, not the worker.
 //! - [`Tls`] loads new certificates while connections are open.
@@ -57,6 +58,8 @@ mod connection_state;
 mod panic_guard;
 mod peer;
 mod proxy_protocol;
+mod request_body;
+mod response_body;
 mod transport;
 
 use std::convert::Infallible;
@@ -72,7 +75,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
-use hyper::body::Incoming;
 use hyper::service::Service;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{oneshot, watch};
@@ -82,12 +84,14 @@ use calls::CallHandler;
 use connection::{ConnectionHandler, HttpHandler};
 use listener::Listener;
 use stats::Stats;
-use worker::{StopGrace, Worker, WorkerExit};
+use worker::{Phase, Worker, WorkerExit};
 
 pub use calls::{CallBody, CallBodyError};
 pub use listener::OpenError;
 pub use peer::Peer;
-pub use settings::{Address, ConnectionLimits, Endpoint, Keepalive, Protocol};
+pub use request_body::RequestBody;
+pub use response_body::ResponseDeadline;
+pub use settings::{Address, ConnectionLimits, Endpoint, Keepalive, Pressure, Protocol};
 pub use stats::ConnectionCounts;
 pub use tls::{Tls, TlsError, TlsFiles};
 
@@ -100,7 +104,7 @@ pub struct Server {
     /// The runtime of the acceptors.
     acceptors: Handle,
     acceptor_thread: Option<(oneshot::Receiver<()>, thread::JoinHandle<()>)>,
-    stop: watch::Sender<StopGrace>,
+    phase: watch::Sender<Phase>,
     next_worker: Arc<AtomicUsize>,
 }
 
@@ -110,19 +114,19 @@ impl Server {
     /// # Errors
     /// When the system is out of threads or file descriptors.
     pub fn start(workers: NonZeroUsize) -> io::Result<Self> {
-        let (stop, stopped) = watch::channel(None);
+        let (phase, phases) = watch::channel(Phase::Serving);
         let started: io::Result<Vec<_>> =
-            (0..workers.get()).map(|index| Worker::start(index, stopped.clone())).collect();
+            (0..workers.get()).map(|index| Worker::start(index, phases.clone())).collect();
         let (workers, exits): (Vec<_>, Vec<_>) = started?.into_iter().unzip();
 
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let acceptors = runtime.handle().clone();
         let (exited, exit) = oneshot::channel();
-        let mut stopped = stopped;
+        let mut phases = phases;
         let thread =
             thread::Builder::new().name("tidegate-accept".to_owned()).spawn(move || {
                 // An error means that the server was dropped, which stops it too.
-                drop(runtime.block_on(stopped.wait_for(Option::is_some)));
+                drop(runtime.block_on(phases.wait_for(Phase::is_stopping)));
                 // Drops the acceptors with their sockets.
                 drop(runtime);
                 // The receiver is gone if the server was dropped.
@@ -133,7 +137,7 @@ impl Server {
             exits,
             acceptors,
             acceptor_thread: Some((exit, thread)),
-            stop,
+            phase,
             next_worker: Arc::default(),
         })
     }
@@ -148,11 +152,10 @@ impl Server {
         service: S,
     ) -> Result<Vec<BoundEndpoint>, OpenError>
     where
-        S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>,
+        S: Service<Request<RequestBody>, Response = Response<B>, Error = Infallible>,
         S: Clone + Send + Sync + 'static,
         S::Future: Send + 'static,
-        B: Body + Send + 'static,
-        B::Data: Send,
+        B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn StdError + Send + Sync>>,
     {
         self.open_for_peers(endpoint, move |_| service.clone())
@@ -168,18 +171,18 @@ impl Server {
         make: impl Fn(&Peer) -> S + Send + Sync + 'static,
     ) -> Result<Vec<BoundEndpoint>, OpenError>
     where
-        S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>,
+        S: Service<Request<RequestBody>, Response = Response<B>, Error = Infallible>,
         S: Send + Sync + 'static,
         S::Future: Send + 'static,
-        B: Body + Send + 'static,
-        B::Data: Send,
+        B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn StdError + Send + Sync>>,
     {
-        let Endpoint { name, addresses, protocol, tls, limits, proxy_protocol_from } = endpoint;
+        let Endpoint { name, addresses, protocol, tls, limits, proxy_protocol_from, pressure } =
+            endpoint;
         let make = Arc::new(make);
         let proxies = proxy_protocol_from.into();
         let door: Arc<dyn ConnectionHandler> =
-            Arc::new(HttpHandler { make, protocol, tls, limits, proxies });
+            Arc::new(HttpHandler { make, protocol, tls, limits, proxies, pressure });
         self.listen(name, &addresses, &door)
     }
 
@@ -199,7 +202,7 @@ impl Server {
         S::Future: Unpin + Send + 'static,
         B: Body<Data = Bytes> + Unpin + Send + 'static,
     {
-        let Endpoint { name, addresses, protocol: _, tls, limits, proxy_protocol_from } = endpoint;
+        let Endpoint { name, addresses, tls, limits, proxy_protocol_from, .. } = endpoint;
         let proxies = proxy_protocol_from.into();
         let door: Arc<dyn ConnectionHandler> =
             Arc::new(CallHandler { service, tls, limits, proxies });
@@ -227,7 +230,7 @@ impl Server {
                 workers: Arc::clone(&self.workers),
                 next_worker: Arc::clone(&self.next_worker),
             };
-            self.acceptors.spawn(acceptor.run(self.stop.subscribe()));
+            self.acceptors.spawn(acceptor.run(self.phase.subscribe()));
             bound
         });
         Ok(started.collect())
@@ -239,10 +242,24 @@ impl Server {
         self.workers.iter().map(count).collect()
     }
 
+    /// Asks clients to close their HTTP/1.1 connections with the next response, and goes on serving. Called some time
+    /// before [`Server::stop`], so that no client sends a request on a connection that is about to be closed.
+    pub fn announce_stop(&self) {
+        let announce = |phase: &mut Phase| {
+            let serving = *phase == Phase::Serving;
+            if serving {
+                *phase = Phase::Announcing;
+            }
+            serving
+        };
+        self.phase.send_if_modified(announce);
+    }
+
     /// Stops accepting, asks clients to close, and waits up to `grace` for requests in flight. Returns the number of
-    /// connections that were cut after that. Idle connections close immediately.
+    /// connections that were cut after that. Idle connections close immediately, except that an HTTP/1.1 connection
+    /// which was used a moment ago gets a second to send its next request.
     pub async fn stop(mut self, grace: Duration) -> usize {
-        self.stop.send_replace(Some(grace));
+        self.phase.send_replace(Phase::Stopping(grace));
         if let Some((exit, thread)) = self.acceptor_thread.take() {
             join(exit, thread).await;
         }

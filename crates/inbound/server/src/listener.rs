@@ -23,6 +23,10 @@ const BACKLOG: i32 = 1_024;
 /// A client that vanished is detected after a minute and a few probes.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(60);
 
+/// The kernel accepts more data for a client when fewer unsent bytes than this wait in its socket. Otherwise it buffers
+/// up to several megabytes for each client that does not read.
+const UNSENT_BYTES: u32 = 128 * 1024;
+
 /// Why an endpoint cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -85,7 +89,9 @@ impl Listener {
                 // Responses are small and already written in batches.
                 stream.set_nodelay(true)?;
                 let keepalive = TcpKeepalive::new().with_time(TCP_KEEPALIVE);
-                SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
+                let socket = SockRef::from(&stream);
+                socket.set_tcp_keepalive(&keepalive)?;
+                socket.set_tcp_notsent_lowat(UNSENT_BYTES)?;
                 Ok(AcceptedSocket::Tcp(stream.into_std()?, peer))
             }
             Listener::Unix { listener, .. } => {

@@ -1,4 +1,5 @@
-//! Confines a panic of the service to the request that caused it, and counts requests in the connection's state.
+//! The outermost service: counts requests and their responses in the connection's state, bounds what they hold, and
+//! confines a panic to the request that caused it.
 //!
 //! The panic becomes an error. hyper then closes an HTTP/1.1 connection and resets an HTTP/2 stream, so the client
 //! sees a failure rather than an invented response. A panic in the body of a response comes later: the batch executor
@@ -12,80 +13,195 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 
+use h2::Reason;
+use http::header::{CONNECTION, HeaderMap, HeaderValue};
+use http::{Request, Response, StatusCode, Version};
+use hyper::body::Incoming;
 use hyper::service::Service;
 use pin_project_lite::pin_project;
 
-use super::connection_state::{ConnectionState, InFlightRequest};
+use super::connection_state::{ConnectionState, InFlightRequest, Order};
+use super::request_body::RequestBody;
+use super::response_body::{ResponseBody, ResponseDeadline};
 
-/// The service panicked.
+/// What a connection may hold while all connections of its worker hold too much.
+const CROWDED_BYTES_MAX: u64 = 64 * 1024;
+
+/// What a header field holds in addition to its name and value, as HTTP/2 counts it.
+const FIELD_BYTES: usize = 32;
+
+/// Why there is no response.
 #[derive(Debug, thiserror::Error)]
-#[error("the service panicked")]
-pub(super) struct ServicePanic;
+pub(super) enum ServeError {
+    /// The service panicked.
+    #[error("the service panicked")]
+    Panic,
+    /// The requests of the connection hold too much memory.
+    #[error("the requests of the connection hold too much memory")]
+    TooMuchHeld(#[source] h2::Error),
+}
 
-/// A service that turns panics into errors.
+/// A service that counts requests and turns panics into errors.
 pub(super) struct PanicGuard<S> {
     inner: S,
     state: Arc<ConnectionState>,
+    held_bytes_max: u64,
 }
 
 impl<S> PanicGuard<S> {
-    pub(super) fn new(inner: S, state: Arc<ConnectionState>) -> Self {
-        PanicGuard { inner, state }
+    pub(super) fn new(inner: S, state: Arc<ConnectionState>, held_bytes_max: u64) -> Self {
+        PanicGuard { inner, state, held_bytes_max }
+    }
+
+    /// Counts the head of an HTTP/2 request as held. `None` when the connection holds too much.
+    fn hold_head(&self, headers: &HeaderMap) -> Option<HeldBytes> {
+        let bytes = head_bytes(headers);
+        let held = self.state.held();
+        let most = match self.state.is_crowded() {
+            true => self.held_bytes_max.min(CROWDED_BYTES_MAX),
+            false => self.held_bytes_max,
+        };
+        // The first request of a connection passes, whatever its size.
+        (held == 0 || held.saturating_add(bytes) <= most)
+            .then(|| HeldBytes::new(&self.state, bytes))
     }
 }
 
-impl<S, R> Service<R> for PanicGuard<S>
+/// The memory of a head, about.
+fn head_bytes(headers: &HeaderMap) -> u64 {
+    let field = |(name, value): (&http::HeaderName, &HeaderValue)| {
+        name.as_str().len().saturating_add(value.len()).saturating_add(FIELD_BYTES)
+    };
+    u64::try_from(headers.iter().map(field).sum::<usize>()).unwrap_or(u64::MAX)
+}
+
+/// Bytes that a connection holds until this is dropped.
+struct HeldBytes {
+    state: Arc<ConnectionState>,
+    bytes: u64,
+}
+
+impl HeldBytes {
+    fn new(state: &Arc<ConnectionState>, bytes: u64) -> Self {
+        state.replace_held(0, bytes);
+        HeldBytes { state: Arc::clone(state), bytes }
+    }
+}
+
+impl Drop for HeldBytes {
+    fn drop(&mut self) {
+        self.state.replace_held(self.bytes, 0);
+    }
+}
+
+impl<S, B> Service<Request<Incoming>> for PanicGuard<S>
 where
-    S: Service<R, Error = Infallible>,
+    S: Service<Request<RequestBody>, Response = Response<B>, Error = Infallible>,
 {
-    type Response = S::Response;
-    type Error = ServicePanic;
+    type Response = Response<ResponseBody<B>>;
+    type Error = ServeError;
     type Future = PanicGuardFuture<S::Future>;
 
-    fn call(&self, request: R) -> Self::Future {
-        let in_flight = InFlightRequest::begin(&self.state);
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let in_flight = Some(InFlightRequest::begin(&self.state));
+        let is_http2 = request.version() == Version::HTTP_2;
+        let mut held = None;
+        if is_http2 {
+            held = self.hold_head(request.headers());
+            if held.is_none() {
+                let error = ServeError::TooMuchHeld(Reason::REFUSED_STREAM.into());
+                let inner = FutureOrError::Failed { error: Some(error) };
+                return PanicGuardFuture { inner, in_flight, is_http2, held };
+            }
+        }
+        let request = request.map(|body| RequestBody::new(body, &self.state));
         // Unwind safe: whatever state the panic left inconsistent belongs to the request, which is dropped.
-        let inner = match catch_unwind(AssertUnwindSafe(|| self.inner.call(request))) {
-            Ok(future) => Some(future),
+        let inner = catch_unwind(AssertUnwindSafe(|| self.inner.call(request)));
+        let inner = match inner {
+            Ok(future) => FutureOrError::Running { future },
             Err(payload) => {
                 report_panic(&self.state, &*payload);
-                None
+                FutureOrError::Failed { error: Some(ServeError::Panic) }
             }
         };
-        PanicGuardFuture { inner, in_flight }
+        PanicGuardFuture { inner, in_flight, is_http2, held }
     }
 }
 
 pin_project! {
-    /// The response, or [`ServicePanic`].
-    pub(super) struct PanicGuardFuture<F> {
-        #[pin]
-        inner: Option<F>,
-        in_flight: InFlightRequest,
+    /// The future of the service, or why there is none.
+    #[project = FutureOrErrorProjection]
+    enum FutureOrError<F> {
+        Running {
+            #[pin]
+            future: F,
+        },
+        Failed {
+            error: Option<ServeError>,
+        },
     }
 }
 
-impl<F, T> Future for PanicGuardFuture<F>
+pin_project! {
+    /// The response, or [`ServeError`].
+    pub(super) struct PanicGuardFuture<F> {
+        #[pin]
+        inner: FutureOrError<F>,
+        // Taken by the response.
+        in_flight: Option<InFlightRequest>,
+        is_http2: bool,
+        held: Option<HeldBytes>,
+    }
+}
+
+impl<F, B> Future for PanicGuardFuture<F>
 where
-    F: Future<Output = Result<T, Infallible>>,
+    F: Future<Output = Result<Response<B>, Infallible>>,
 {
-    type Output = Result<T, ServicePanic>;
+    type Output = Result<Response<ResponseBody<B>>, ServeError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut this = self.project();
-        let Some(inner) = this.inner.as_mut().as_pin_mut() else {
-            return Poll::Ready(Err(ServicePanic));
+        let this = self.project();
+        let inner = match this.inner.project() {
+            FutureOrErrorProjection::Running { future } => future,
+            FutureOrErrorProjection::Failed { error } => {
+                return Poll::Ready(Err(error.take().unwrap_or(ServeError::Panic)));
+            }
         };
-        match catch_unwind(AssertUnwindSafe(|| inner.poll(cx))) {
-            Ok(Poll::Ready(Ok(answer))) => Poll::Ready(Ok(answer)),
+        let polled = catch_unwind(AssertUnwindSafe(|| inner.poll(cx)));
+        if matches!(polled, Ok(Poll::Pending)) {
+            return Poll::Pending;
+        }
+        let Some(in_flight) = this.in_flight.take() else {
+            return Poll::Ready(Err(ServeError::Panic));
+        };
+        *this.held = None;
+        match polled {
+            Ok(Poll::Ready(Ok(response))) => {
+                Poll::Ready(Ok(track(response, in_flight, *this.is_http2)))
+            }
             Ok(Poll::Ready(Err(never))) => match never {},
             Ok(Poll::Pending) => Poll::Pending,
             Err(payload) => {
-                report_panic(this.in_flight.state(), &*payload);
-                Poll::Ready(Err(ServicePanic))
+                report_panic(in_flight.state(), &*payload);
+                Poll::Ready(Err(ServeError::Panic))
             }
         }
     }
+}
+
+/// Tracks a response until its body has ended.
+fn track<B>(
+    mut response: Response<B>,
+    in_flight: InFlightRequest,
+    is_http2: bool,
+) -> Response<ResponseBody<B>> {
+    let closes = !is_http2 && in_flight.state().order() >= Order::Announce;
+    if closes && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    let deadline = response.extensions().get::<ResponseDeadline>().copied();
+    response.map(|body| ResponseBody::new(body, in_flight, is_http2, deadline))
 }
 
 /// Counts and logs a panic.

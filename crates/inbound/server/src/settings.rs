@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -69,6 +70,30 @@ pub struct Endpoint {
     /// The proxies that begin each connection with a PROXY header (version 1 or 2). The header is required from these,
     /// and never read from others, so that no other client can claim an address. Default: none.
     pub proxy_protocol_from: Vec<IpNet>,
+    /// Whether the service has no room for further requests. While it has none, clients that do not read are cut off
+    /// sooner: they may hold the room. Default: never.
+    pub pressure: Option<Pressure>,
+}
+
+/// Reports whether a service has no room for further requests. Called for slow clients only.
+#[derive(Clone)]
+pub struct Pressure(Arc<dyn Fn() -> bool + Send + Sync>);
+
+impl Pressure {
+    /// Reports what `is_on` returns.
+    pub fn new(is_on: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Pressure(Arc::new(is_on))
+    }
+
+    pub(super) fn is_on(&self) -> bool {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for Pressure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Pressure").finish_non_exhaustive()
+    }
 }
 
 impl Endpoint {
@@ -81,6 +106,7 @@ impl Endpoint {
             tls: None,
             limits: ConnectionLimits::default(),
             proxy_protocol_from: Vec::new(),
+            pressure: None,
         }
     }
 
@@ -105,6 +131,13 @@ impl Endpoint {
         self
     }
 
+    /// Cuts clients that do not read sooner while the service is under pressure.
+    #[must_use]
+    pub fn pressure(mut self, pressure: Pressure) -> Self {
+        self.pressure = Some(pressure);
+        self
+    }
+
     /// Replaces the limits.
     #[must_use]
     pub fn limits(mut self, limits: ConnectionLimits) -> Self {
@@ -118,8 +151,9 @@ impl Endpoint {
 /// Timeouts have a resolution of a quarter of a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionLimits {
-    /// Maximum number of open connections, over all addresses of the endpoint. A further one is accepted and closed, so
-    /// that the client notices. Default: 10,000.
+    /// Maximum number of open connections, over all addresses of the endpoint. For a further one, a silent connection is
+    /// closed (see `evict_after`); if there is none, it is accepted and closed, so that the client notices. Default:
+    /// 10,000.
     pub connections_max: usize,
     /// Maximum number of open HTTP/2 streams per connection. Default: 1,024.
     pub streams_max: u32,
@@ -129,6 +163,23 @@ pub struct ConnectionLimits {
     pub header_timeout: Duration,
     /// A connection without a request for this long is closed. Default: one hour.
     pub idle_timeout: Option<Duration>,
+    /// The minimum rate, in bytes per second, at which a client must take a response that waits for it, on average over
+    /// `send_rate_window`. A slower one is cut: an HTTP/2 stream is reset, an HTTP/1.1 connection closed. A response
+    /// whose service is silent does not wait for its client. Default: 240, less than any modem; 0 for no minimum.
+    pub send_rate_min: u32,
+    /// The time over which the rate is averaged. Default: 75 s.
+    pub send_rate_window: Duration,
+    /// The same while the service is [under pressure](Endpoint::pressure). Default: 5 s.
+    pub send_rate_window_pressed: Duration,
+    /// Maximum number of bytes that the heads of requests and the bodies of responses of one connection may hold in
+    /// memory. Further HTTP/2 requests are reset with REFUSED_STREAM, which clients retry. Default: 2 MiB.
+    pub held_bytes_max: u64,
+    /// The same for all connections of a worker. Above it, a connection that holds more than 64 KiB gets no further
+    /// requests. Default: 64 MiB.
+    pub held_bytes_total: u64,
+    /// When `connections_max` are open, a connection whose client has been silent for this long is closed for a new
+    /// one. Default: 1 s; without it the new one is closed.
+    pub evict_after: Option<Duration>,
     /// Pings on HTTP/2 connections, to detect clients that have vanished. TCP keepalive is always on. Default: none.
     pub keepalive: Option<Keepalive>,
     /// A connection of this age, give or take a tenth, is closed, so that clients spread over servers that were started
@@ -156,6 +207,12 @@ impl Default for ConnectionLimits {
             header_bytes_max: 16 * 1024,
             header_timeout: Duration::from_secs(10),
             idle_timeout: Some(Duration::from_secs(60 * 60)),
+            send_rate_min: 240,
+            send_rate_window: Duration::from_secs(75),
+            send_rate_window_pressed: Duration::from_secs(5),
+            held_bytes_max: 2 * 1024 * 1024,
+            held_bytes_total: 64 * 1024 * 1024,
+            evict_after: Some(Duration::from_secs(1)),
             keepalive: None,
             age_max: None,
             age_grace: Duration::from_secs(30),

@@ -1,4 +1,4 @@
-//! The byte stream of a connection: TCP or Unix, plain or TLS, with the bytes read counted.
+//! The byte stream of a connection: TCP or Unix, plain or TLS, with the bytes counted.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -35,7 +35,7 @@ pub(super) enum Transport {
     Tls(Box<TlsStream<Socket>>),
 }
 
-/// A transport that records the bytes read in the connection's state.
+/// A transport that records reads and writes in the connection's state.
 #[derive(Debug)]
 pub(super) struct CountedTransport {
     transport: Transport,
@@ -124,8 +124,10 @@ impl AsyncWrite for CountedTransport {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let transport = &mut self.get_mut().transport;
-        inside!(transport, Transport::Plain | Transport::Tls, s => Pin::new(s).poll_write(cx, bytes))
+        let CountedTransport { transport, state } = self.get_mut();
+        let polled = inside!(transport, Transport::Plain | Transport::Tls, s => Pin::new(s).poll_write(cx, bytes));
+        record_write(state, &polled);
+        polled
     }
 
     fn poll_write_vectored(
@@ -133,10 +135,12 @@ impl AsyncWrite for CountedTransport {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let transport = &mut self.get_mut().transport;
-        inside!(transport, Transport::Plain | Transport::Tls, s => {
+        let CountedTransport { transport, state } = self.get_mut();
+        let polled = inside!(transport, Transport::Plain | Transport::Tls, s => {
             Pin::new(s).poll_write_vectored(cx, slices)
-        })
+        });
+        record_write(state, &polled);
+        polled
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -146,12 +150,22 @@ impl AsyncWrite for CountedTransport {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let transport = &mut self.get_mut().transport;
-        inside!(transport, Transport::Plain | Transport::Tls, s => Pin::new(s).poll_flush(cx))
+        let CountedTransport { transport, state } = self.get_mut();
+        let polled =
+            inside!(transport, Transport::Plain | Transport::Tls, s => Pin::new(s).poll_flush(cx));
+        state.record_flush(polled.is_ready());
+        polled
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let transport = &mut self.get_mut().transport;
         inside!(transport, Transport::Plain | Transport::Tls, s => Pin::new(s).poll_shutdown(cx))
+    }
+}
+
+fn record_write(state: &ConnectionState, polled: &Poll<io::Result<usize>>) {
+    match polled {
+        Poll::Pending => state.record_write(None),
+        Poll::Ready(written) => state.record_write(Some(*written.as_ref().unwrap_or(&0))),
     }
 }

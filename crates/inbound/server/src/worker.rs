@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -17,10 +17,18 @@ use super::connection::ConnectionHandler;
 use super::connection_state::{ConnectionState, Order, TimeoutWatch};
 use super::listener::AcceptedSocket;
 use super::panic_guard::report_panic;
+use super::settings::ConnectionLimits;
 
 /// New connections that a worker has not started yet. It takes all of them in each loop, so a full queue means that the
 /// worker is blocked.
 const QUEUE_MAX: usize = 1_024;
+
+/// How many connections are looked at when one has to be closed for a new one.
+const EVICT_CANDIDATES: usize = 64;
+
+/// A connection over HTTP/1.1 that was used this recently is not closed as soon as the server stops: its client may be
+/// sending a request already. It gets this long to do so, and is closed with the response.
+const RECENT: Duration = Duration::from_secs(1);
 
 /// How often a worker checks the timeouts of its connections.
 const CHECK_EVERY: Duration = Duration::from_millis(250);
@@ -30,10 +38,25 @@ pub(super) struct NewConnection {
     pub(super) accepted: AcceptedSocket,
     pub(super) state: Arc<ConnectionState>,
     pub(super) door: Arc<dyn ConnectionHandler>,
+    /// Whether the endpoint has its maximum of connections: this one replaces another, or is closed.
+    pub(super) is_surplus: bool,
 }
 
-/// How long connections may take to finish; `None` while the server runs.
-pub(super) type StopGrace = Option<Duration>;
+/// What a server does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    Serving,
+    /// It serves, and asks HTTP/1.1 clients to close their connections.
+    Announcing,
+    /// It stops; connections may take this long to finish.
+    Stopping(Duration),
+}
+
+impl Phase {
+    pub(super) const fn is_stopping(&self) -> bool {
+        matches!(self, Phase::Stopping(_))
+    }
+}
 
 /// The acceptor's handle of a worker.
 #[derive(Clone)]
@@ -54,13 +77,13 @@ pub(super) struct WorkerExit {
 impl Worker {
     pub(super) fn start(
         index: usize,
-        stop: watch::Receiver<StopGrace>,
+        phase: watch::Receiver<Phase>,
     ) -> io::Result<(Self, WorkerExit)> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let (new_connections, queue) = mpsc::channel(QUEUE_MAX);
         let (result, cut) = oneshot::channel();
         let thread = thread::Builder::new().name(format!("tidegate-{index}")).spawn(move || {
-            let cut = runtime.block_on(Connections::default().run(queue, stop));
+            let cut = runtime.block_on(Connections::default().run(queue, phase));
             // The receiver is gone if the server was dropped instead of stopped.
             let _ = result.send(cut);
         })?;
@@ -76,14 +99,19 @@ struct Connections {
     watches: HashMap<Id, TimeoutWatch>,
     jitter: RandomState,
     started: u64,
+    /// Bytes that all connections held at the last check.
+    held: u64,
+    /// Whether clients are asked to close their connections.
+    announces: bool,
 }
 
 impl Connections {
     async fn run(
         mut self,
         mut queue: mpsc::Receiver<NewConnection>,
-        mut stop: watch::Receiver<StopGrace>,
+        mut phase: watch::Receiver<Phase>,
     ) -> usize {
+        let mut announced = phase.clone();
         let mut checks = interval(CHECK_EVERY);
         checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -91,9 +119,16 @@ impl Connections {
                 Some(connection) = queue.recv() => self.start(connection),
                 Some(ended) = self.tasks.join_next_with_id() => self.remove_finished(ended),
                 _ = checks.tick(), if !self.watches.is_empty() => self.check(Instant::now()),
-                // A dropped server stops too, without grace.
-                grace = stop.wait_for(Option::is_some) => {
-                    let grace = grace.ok().and_then(|grace| *grace).unwrap_or(Duration::ZERO);
+                _ = announced.wait_for(|phase| *phase != Phase::Serving), if !self.announces => {
+                    self.announces = true;
+                    self.order_all(Order::Announce);
+                }
+                stopping = phase.wait_for(Phase::is_stopping) => {
+                    // A dropped server stops too, without grace.
+                    let grace = match stopping.as_deref() {
+                        Ok(Phase::Stopping(grace)) => *grace,
+                        Ok(_) | Err(_) => Duration::ZERO,
+                    };
                     while let Ok(connection) = queue.try_recv() {
                         self.start(connection);
                     }
@@ -103,11 +138,37 @@ impl Connections {
         }
     }
 
-    fn start(&mut self, NewConnection { accepted, state, door }: NewConnection) {
+    fn start(&mut self, NewConnection { accepted, state, door, is_surplus }: NewConnection) {
         let limits = *door.limits();
+        if is_surplus {
+            if !self.evict(state.door(), &limits) {
+                state.stats().refused.fetch_add(1, Relaxed);
+                return;
+            }
+            state.stats().accepted.fetch_add(1, Relaxed);
+        }
+        if self.announces {
+            state.set_order(Order::Announce);
+        }
         let task = self.tasks.spawn(door.serve(accepted, Arc::clone(&state)));
-        let watch = TimeoutWatch::new(state, limits, Instant::now(), self.jitter());
+        let watch = TimeoutWatch::new(state, limits, Instant::now(), self.jitter())
+            .with_pressure(door.pressure().cloned());
         self.watches.insert(task.id(), watch);
+    }
+
+    /// Closes the connection of a door whose client has been silent for longest. Returns false if there is none.
+    fn evict(&mut self, door: &'static str, limits: &ConnectionLimits) -> bool {
+        let Some(quiet_min) = limits.evict_after else { return false };
+        let now = Instant::now();
+        // A few of thousands are enough, and in a flood each new connection causes a search.
+        let mut candidates: Vec<&mut TimeoutWatch> = self
+            .watches
+            .values_mut()
+            .filter(|watch| watch.state().door() == door)
+            .take(EVICT_CANDIDATES)
+            .collect();
+        candidates.sort_by_key(|watch| watch.quiet_since());
+        candidates.into_iter().any(|watch| watch.evict(quiet_min, now))
     }
 
     /// A number from 0 to 1 that differs by connection and process.
@@ -132,9 +193,8 @@ impl Connections {
     }
 
     fn check(&mut self, now: Instant) {
-        for watch in self.watches.values_mut() {
-            watch.check(now);
-        }
+        let before = self.held;
+        self.held = self.watches.values_mut().map(|watch| watch.check(now, before)).sum();
     }
 
     fn order_all(&self, order: Order) {
@@ -145,8 +205,26 @@ impl Connections {
 
     /// Lets connections finish for up to `grace`, then cuts the rest and returns their number.
     async fn drain(mut self, grace: Duration) -> usize {
+        let now = Instant::now();
+        let recent = RECENT.min(grace);
+        let finish = |watch: &TimeoutWatch| watch.finish_or_announce(recent, now);
+        if self.watches.values().filter(|watch| finish(watch)).count() > 0
+            && self.is_empty_by(now.checked_add(recent)).await
+        {
+            return 0;
+        }
         self.order_all(Order::Finish);
-        let end = Instant::now().checked_add(grace);
+        if self.is_empty_by(now.checked_add(grace)).await {
+            return 0;
+        }
+        let cut = self.tasks.len();
+        self.order_all(Order::Cut);
+        self.tasks.shutdown().await;
+        cut
+    }
+
+    /// Waits for the end of all connections. Returns false if there are some left by `end`.
+    async fn is_empty_by(&mut self, end: Option<Instant>) -> bool {
         loop {
             let over = async {
                 match end {
@@ -158,14 +236,10 @@ impl Connections {
                 biased;
                 ended = self.tasks.join_next_with_id() => match ended {
                     Some(ended) => self.remove_finished(ended),
-                    None => return 0,
+                    None => return true,
                 },
-                () = over => break,
+                () = over => return false,
             }
         }
-        let cut = self.tasks.len();
-        self.order_all(Order::Cut);
-        self.tasks.shutdown().await;
-        cut
     }
 }

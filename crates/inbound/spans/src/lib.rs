@@ -1,15 +1,28 @@
-//! Spans around requests.
+//! OpenTelemetry spans around requests.
 //!
-//! [`Traced`] wraps any door: it takes up the caller's trace from the
-//! `traceparent` field, opens a span for the request and ends it with the
-//! answer. What the engine decided is added by [`SpanNotes`], an observer:
-//! doors and engine themselves know nothing of traces. Without a tracer a
-//! request costs one branch more.
+//! [`TracedDoor`] wraps any door: it continues the caller's trace from the `traceparent` field, opens a span for the request
+//! and ends it with the response. [`SpanNotes`], an observer of the engine, adds the decision to the span; doors and
+//! engine themselves know nothing of traces. Without a tracer a request costs one branch more.
+//!
+//! ```
+//! use http::{Request, Response};
+//! use hyper::service::{Service, service_fn};
+//! use tidegate_spans::TracedDoor;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let door = service_fn(async |_: Request<String>| Ok::<_, hyper::Error>(Response::new("hello".to_owned())));
+//! let tracer = opentelemetry::global::tracer("tidegate");
+//! let traced = TracedDoor::new(door, Some(std::sync::Arc::new(tracer)));
+//! assert_eq!(traced.call(Request::default()).await?.status(), 200);
+//! # Ok(())
+//! # }
+//! ```
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context as TaskContext, Poll};
+use std::task::{Context as TaskContext, Poll, ready};
 
 use http::{HeaderMap, Request, Response};
 use hyper::service::Service;
@@ -22,19 +35,19 @@ use tidegate_engine::{Observer, Outcome, Verb, Verdict};
 
 /// A door whose requests are traced.
 #[derive(Clone, Debug)]
-pub struct Traced<D> {
+pub struct TracedDoor<D> {
     door: D,
     tracer: Option<Arc<BoxedTracer>>,
 }
 
-impl<D> Traced<D> {
-    /// The door with a tracer, or without: then nothing is traced.
+impl<D> TracedDoor<D> {
+    /// The door with a tracer. Without one nothing is traced.
     pub const fn new(door: D, tracer: Option<Arc<BoxedTracer>>) -> Self {
-        Traced { door, tracer }
+        TracedDoor { door, tracer }
     }
 }
 
-impl<D, B, R> Service<Request<B>> for Traced<D>
+impl<D, B, R> Service<Request<B>> for TracedDoor<D>
 where
     D: Service<Request<B>, Response = Response<R>>,
 {
@@ -45,7 +58,7 @@ where
     fn call(&self, request: Request<B>) -> Self::Future {
         let span = self.tracer.as_ref().map(|tracer| open(tracer, &request));
         let _entered = span.clone().map(Context::attach);
-        TracedFuture { answering: self.door.call(request), span }
+        TracedFuture { response: self.door.call(request), span }
     }
 }
 
@@ -64,11 +77,11 @@ fn open<B>(tracer: &BoxedTracer, request: &Request<B>) -> Context {
 }
 
 pin_project! {
-    /// The answer of a traced door.
+    /// The response of a traced door.
     #[derive(Debug)]
     pub struct TracedFuture<F> {
         #[pin]
-        answering: F,
+        response: F,
         span: Option<Context>,
     }
 }
@@ -82,20 +95,20 @@ where
     fn poll(self: Pin<&mut Self>, context: &mut TaskContext<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let _entered = this.span.clone().map(Context::attach);
-        let Poll::Ready(answer) = this.answering.poll(context) else { return Poll::Pending };
+        let response = ready!(this.response.poll(context));
         if let Some(context) = this.span.take() {
             let span = context.span();
-            if let Ok(answer) = &answer {
-                let status = i64::from(answer.status().as_u16());
+            if let Ok(response) = &response {
+                let status = i64::from(response.status().as_u16());
                 span.set_attribute(KeyValue::new("http.response.status_code", status));
             }
             span.end();
         }
-        Poll::Ready(answer)
+        Poll::Ready(response)
     }
 }
 
-/// Notes on the span of a request what was decided.
+/// Adds the decision to the span of a request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SpanNotes;
 

@@ -3,24 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::Response;
 use http::request::Parts;
 use tidegate_admission::{Admission, DomainEngine, Patience, Pipeline, RequestDescription, Waiter};
-use tidegate_engine::{Clock, CounterStore};
+use tidegate_engine::{Clock, CounterStore, LimiterStage, contain, contain_future};
 use tokio::time::Instant;
 
-use super::future::AdmittedRequest;
+use super::future::{AdmittedRequest, Decision};
 use super::settings::Settings;
 
-/// The request passes, or this is its response.
-pub(super) type Decision = Result<AdmittedRequest, Response<Bytes>>;
-
-impl<T, C> Settings<T, C>
-where
-    T: CounterStore,
-    C: Clock,
-{
+impl<T: CounterStore, C: Clock> Settings<T, C> {
     /// Decides without waiting; [`None`] if the store has to be awaited.
     pub(super) fn decide_now(&self, description: &RequestDescription) -> Option<Admission> {
         self.pipeline().decide_now(description, self.patience(None))
@@ -35,16 +26,27 @@ where
     ) -> Decision {
         let pipeline = self.pipeline();
         let patience = self.patience(Some(Instant::now()));
-        let refusal = match pipeline.decide(decided, &description, patience).await {
-            Admission::Pass(mut grant) => {
-                grant.wait_for_turn().await;
-                return Ok(AdmittedRequest::new(grant, self, description));
+        let admission = contain_future(LimiterStage::Decide, async {
+            match pipeline.decide(decided, &description, patience).await {
+                Admission::Pass(mut grant) => {
+                    grant.wait_for_turn().await;
+                    Ok(grant)
+                }
+                Admission::Refused(refusal) => Err(refusal),
+                // The layer has no queue.
+                Admission::WaitInLine(wait) => Err(pipeline.give_up(*wait, &description).await),
             }
-            Admission::Refused(refusal) => refusal,
-            // The layer has no queue.
-            Admission::WaitInLine(wait) => pipeline.give_up(*wait, &description).await,
-        };
-        Err(self.refuse(request, refusal))
+        });
+        match admission.await {
+            None => Ok(AdmittedRequest::default()),
+            Some(Ok(grant)) => Ok(AdmittedRequest::new(grant, self, description)),
+            Some(Err(refusal)) => {
+                match contain(LimiterStage::Render, || self.refuse(request, refusal)) {
+                    Some(answer) => Err(answer),
+                    None => Ok(AdmittedRequest::default()),
+                }
+            }
+        }
     }
 
     fn pipeline(&self) -> Pipeline<'_, T, C> {

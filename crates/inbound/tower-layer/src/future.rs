@@ -1,4 +1,4 @@
-//! The future of one request: waiting, refused, or with the service.
+//! The future of one request behind a layer: waiting, refused, or with the service.
 
 use std::fmt;
 use std::future::Future;
@@ -13,92 +13,106 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use super::body::LimitedBody;
-use super::decide::Decision;
 use super::refund::{PendingRefund, UnservedRequest};
 use super::settings::Settings;
-use tidegate_admission::{EndGuard, Grant, HeldSlots, RequestDescription};
+use tidegate_admission::{BodyEnd, EndGuard, Grant, RequestDescription};
 use tidegate_answers::Fields;
-use tidegate_engine::{Clock, CounterStore};
+use tidegate_engine::{Clock, CounterStore, LimiterStage, contain};
 
-/// What a request that passes takes along.
+/// The request passes, or this is its response.
+pub(super) type Decision = Result<AdmittedRequest, Response<Bytes>>;
+
+/// The slots, header fields and refund of a request that passes.
 #[derive(Debug, Default)]
 pub(super) struct AdmittedRequest {
-    slots: Option<HeldSlots>,
+    /// Releases what the request holds.
+    guard: EndGuard,
     /// The fields of its response.
     fields: Fields,
-    /// What it gets back if it is not served.
+    /// Its refund if it is not served.
     refund: Option<PendingRefund>,
 }
 
 impl AdmittedRequest {
-    pub(super) fn new<T, C>(
+    /// A request that passed its limits.
+    pub(super) fn new<T: CounterStore, C: Clock>(
         grant: Grant,
         settings: &Arc<Settings<T, C>>,
         description: RequestDescription,
-    ) -> Self
-    where
-        T: CounterStore,
-        C: Clock,
-    {
+    ) -> Self {
         let Grant { slots, fields, refund, .. } = grant;
-        AdmittedRequest { slots, fields, refund: PendingRefund::of(refund, settings, description) }
+        let refund = PendingRefund::of(refund, settings, description);
+        AdmittedRequest { guard: EndGuard::of_slots(slots), fields, refund }
     }
 
-    fn into_response<R: Body>(self, response: Response<R>) -> Response<LimitedBody<R>> {
-        if response.extensions().get::<UnservedRequest>().is_some() {
-            self.refund.into_iter().for_each(PendingRefund::pay);
+    /// A request that holds only what the guard releases.
+    #[cfg(feature = "protection")]
+    pub(super) fn guarded(guard: EndGuard) -> Self {
+        AdmittedRequest { guard, ..AdmittedRequest::default() }
+    }
+
+    fn complete<R: Body, E>(
+        mut self,
+        answer: Result<Response<R>, E>,
+    ) -> Result<Response<LimitedBody<R>>, E> {
+        // Before the error is returned: what the request holds is free with it.
+        let response = answer.inspect_err(|_| self.guard.finish(BodyEnd::Broken))?;
+        if response.status().is_server_error() {
+            self.guard.note_server_error();
         }
-        let guard = EndGuard::of_slots(self.slots);
-        let mut response = response.map(|body| LimitedBody::of_service(body, guard));
-        self.fields.add_to(response.headers_mut());
-        response
+        if response.extensions().get::<UnservedRequest>().is_some() {
+            contain(LimiterStage::Record, || self.refund.into_iter().for_each(PendingRefund::pay));
+        }
+        let mut response = response.map(|body| LimitedBody::of_service(body, self.guard));
+        contain(LimiterStage::Render, || self.fields.add_to(response.headers_mut()));
+        Ok(response)
     }
 }
 
 pin_project! {
     /// The response to come. Dropping it abandons the request: its slots are free again, and if it still waits, it
     /// leaves its line and is refunded.
-    pub struct RateLimitFuture<S, B>
+    pub struct LayerFuture<S, B>
     where
         S: Service<Request<B>>,
     {
         #[pin]
-        stage: LimitStage<S, B, S::Future>,
-        admitted: Option<AdmittedRequest>,
+        stage: Stage<S, B, S::Future>,
     }
 }
 
-/// A request that waits: for the store, in line, or for its turn.
-pub(super) type PendingDecision<B> = Pin<Box<dyn Future<Output = (Decision, Request<B>)> + Send>>;
+/// A request that waits: for the store, in line, for its turn, or at the gate.
+type PendingDecision<B> = Pin<Box<dyn Future<Output = (Decision, Request<B>)> + Send>>;
 
 pin_project! {
-    #[project = LimitStageProjection]
-    enum LimitStage<S, B, F> {
+    #[project = StageProjection]
+    enum Stage<S, B, F> {
         Deciding { decision: PendingDecision<B>, service: Option<S> },
         Refused { answer: Option<Response<Bytes>> },
-        Running { #[pin] answer: F },
+        Running { #[pin] answer: F, admitted: Option<AdmittedRequest> },
     }
 }
 
-impl<S, B> RateLimitFuture<S, B>
-where
-    S: Service<Request<B>>,
-{
-    pub(super) const fn deciding(decision: PendingDecision<B>, service: S) -> Self {
-        let stage = LimitStage::Deciding { decision, service: Some(service) };
-        RateLimitFuture { stage, admitted: None }
+impl<S: Service<Request<B>>, B> LayerFuture<S, B> {
+    /// The future of a request that waits. `service` gets it if it passes.
+    pub(super) fn deciding(
+        decision: impl Future<Output = (Decision, Request<B>)> + Send + 'static,
+        service: S,
+    ) -> Self {
+        let (decision, service) = (Box::pin(decision), Some(service));
+        LayerFuture { stage: Stage::Deciding { decision, service } }
     }
 
     pub(super) const fn refused(answer: Response<Bytes>) -> Self {
-        RateLimitFuture { stage: LimitStage::Refused { answer: Some(answer) }, admitted: None }
+        LayerFuture { stage: Stage::Refused { answer: Some(answer) } }
     }
 
     pub(super) const fn running(answer: S::Future, admitted: AdmittedRequest) -> Self {
-        RateLimitFuture { stage: LimitStage::Running { answer }, admitted: Some(admitted) }
+        LayerFuture { stage: Stage::Running { answer, admitted: Some(admitted) } }
     }
 }
 
-impl<S, B, R> Future for RateLimitFuture<S, B>
+impl<S, B, R> Future for LayerFuture<S, B>
 where
     S: Service<Request<B>, Response = Response<R>>,
     R: Body,
@@ -106,46 +120,39 @@ where
     type Output = Result<Response<LimitedBody<R>>, S::Error>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut this = self.project();
+        let mut stage = self.project().stage;
         loop {
-            match this.stage.as_mut().project() {
-                LimitStageProjection::Deciding { decision, service } => {
+            match stage.as_mut().project() {
+                StageProjection::Deciding { decision, service } => {
                     let (decision, request) = ready!(decision.as_mut().poll(context));
                     let mut service = service.take().expect("a request is decided once");
-                    match decision {
-                        Err(answer) => this.stage.set(LimitStage::Refused { answer: Some(answer) }),
+                    stage.set(match decision {
+                        Err(answer) => Stage::Refused { answer: Some(answer) },
                         Ok(admitted) => {
-                            *this.admitted = Some(admitted);
                             let answer = service.call(request);
-                            this.stage.set(LimitStage::Running { answer });
+                            Stage::Running { answer, admitted: Some(admitted) }
                         }
-                    }
+                    });
                 }
-                LimitStageProjection::Refused { answer } => {
+                StageProjection::Refused { answer } => {
                     let answer = answer.take().expect("a future is not polled after its end");
                     return Poll::Ready(Ok(answer.map(LimitedBody::of_refusal)));
                 }
-                LimitStageProjection::Running { answer } => {
+                StageProjection::Running { answer, admitted } => {
                     let answer = ready!(answer.poll(context));
-                    // Taken before the error is returned: the slots are free with it.
-                    let admitted = this.admitted.take().unwrap_or_default();
-                    return Poll::Ready(answer.map(|answer| admitted.into_response(answer)));
+                    return Poll::Ready(admitted.take().unwrap_or_default().complete(answer));
                 }
             }
         }
     }
 }
 
-impl<S, B> fmt::Debug for RateLimitFuture<S, B>
-where
-    S: Service<Request<B>>,
-{
+impl<S: Service<Request<B>>, B> fmt::Debug for LayerFuture<S, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let stage = match &self.stage {
-            LimitStage::Deciding { .. } => "deciding",
-            LimitStage::Refused { .. } => "refused",
-            LimitStage::Running { .. } => "running",
-        };
-        f.debug_struct("RateLimitFuture").field("stage", &stage).finish_non_exhaustive()
+        f.write_str(match &self.stage {
+            Stage::Deciding { .. } => "LayerFuture(deciding)",
+            Stage::Refused { .. } => "LayerFuture(refused)",
+            Stage::Running { .. } => "LayerFuture(running)",
+        })
     }
 }

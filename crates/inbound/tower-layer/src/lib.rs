@@ -10,6 +10,20 @@
 //! `when_over: queue` refuses.
 //!
 //! `protection` is another layer, for the capacity of the service itself.
+//!
+//! ```
+//! use axum::{Router, routing::get};
+//! use http::request::Parts;
+//! use tidegate_tower_layer::RateLimitLayer;
+//!
+//! // Ten requests a second for each API key; requests without one are not limited.
+//! let limit = "algorithm: token_bucket, unit: second, requests_per_unit: 10";
+//! let layer = RateLimitLayer::by_key(limit, |request: &Parts| {
+//!     Some(request.headers.get("x-api-key")?.to_str().ok()?.to_owned())
+//! })?;
+//! let app: Router = Router::new().route("/", get(|| async { "hello" })).layer(layer);
+//! # Ok::<(), tidegate_tower_layer::LimitError>(())
+//! ```
 
 mod settings;
 
@@ -24,12 +38,9 @@ mod refund;
 mod service;
 
 pub use body::LimitedBody;
-pub use future::RateLimitFuture;
+pub use future::LayerFuture;
 #[cfg(feature = "protection")]
-pub use protection::{
-    ArrivingRequest, ProtectedFuture, ProtectedService, ProtectionLayer, ScreenedService,
-    ScreeningLayer,
-};
+pub use protection::{ArrivingRequest, ProtectedService, ProtectionLayer};
 pub use refund::UnservedRequest;
 pub use service::RateLimit;
 pub use settings::{LimitError, RateLimitLayer};

@@ -11,12 +11,11 @@
 //! The caller runs the loops of the protection: `tidegate_overload::run`, and `run_beats` for a node of a fleet.
 
 mod arrival;
+mod decide;
 mod encode;
-mod future;
 mod service;
 mod settings;
 
 pub use arrival::ArrivingRequest;
-pub use future::ProtectedFuture;
-pub use service::{ProtectedService, ScreenedService};
-pub use settings::{ProtectionLayer, ScreeningLayer};
+pub use service::ProtectedService;
+pub use settings::ProtectionLayer;

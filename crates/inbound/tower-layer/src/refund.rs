@@ -34,11 +34,7 @@ trait PaysRefunds: Send + Sync {
     fn pay(&self, refund: Refund, description: &RequestDescription);
 }
 
-impl<T, C> PaysRefunds for Settings<T, C>
-where
-    T: CounterStore,
-    C: Clock,
-{
+impl<T: CounterStore, C: Clock> PaysRefunds for Settings<T, C> {
     fn pay(&self, refund: Refund, description: &RequestDescription) {
         refund.pay(description, self.limits());
     }
@@ -46,15 +42,11 @@ where
 
 impl PendingRefund {
     /// The refund of a request with this description; [`None`] if it was charged nothing.
-    pub(super) fn of<T, C>(
+    pub(super) fn of<T: CounterStore, C: Clock>(
         refund: Refund,
         settings: &Arc<Settings<T, C>>,
         description: RequestDescription,
-    ) -> Option<Self>
-    where
-        T: CounterStore,
-        C: Clock,
-    {
+    ) -> Option<Self> {
         if refund.is_nothing() {
             return None;
         }

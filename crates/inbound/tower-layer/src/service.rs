@@ -9,14 +9,13 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
-use tidegate_engine::{Clock, CounterStore, MemoryStore, SystemClock};
+use tidegate_engine::{Clock, CounterStore, LimiterStage, MemoryStore, SystemClock, contain};
 use tower_service::Service;
 
 use super::body::LimitedBody;
-use super::decide::Decision;
-use super::future::{AdmittedRequest, RateLimitFuture};
+use super::future::{AdmittedRequest, LayerFuture};
 use super::settings::Settings;
-use tidegate_admission::Admission;
+use tidegate_admission::{Admission, Grant};
 
 /// A service behind limits; made by [`RateLimitLayer`](super::RateLimitLayer).
 #[derive(Debug)]
@@ -48,7 +47,7 @@ where
 {
     type Response = Response<LimitedBody<R>>;
     type Error = S::Error;
-    type Future = RateLimitFuture<S, B>;
+    type Future = LayerFuture<S, B>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(context)
@@ -57,44 +56,42 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (parts, body) = request.into_parts();
         let settings = &self.settings;
-        let Some(description) = (settings.describe)(&parts) else {
-            let request = Request::from_parts(parts, body);
-            return RateLimitFuture::running(self.inner.call(request), AdmittedRequest::default());
-        };
-        match settings.decide_now(&description) {
-            Some(Admission::Refused(refusal)) => {
-                RateLimitFuture::refused(settings.refuse(&parts, refusal))
+        // A request whose description or decision panics is admitted: see `tidegate_engine::contain`.
+        let description = contain(LimiterStage::Describe, || (settings.describe)(&parts)).flatten();
+        let decided = description.as_ref().map_or_else(admit, |description| {
+            contain(LimiterStage::Decide, || settings.decide_now(description)).unwrap_or_else(admit)
+        });
+        let admitted = match (decided, description) {
+            (Some(Admission::Refused(refusal)), _) => {
+                match contain(LimiterStage::Render, || settings.refuse(&parts, refusal)) {
+                    Some(answer) => return LayerFuture::refused(answer),
+                    None => AdmittedRequest::default(),
+                }
             }
-            Some(Admission::Pass(grant)) if grant.turn.is_none() => {
-                let admitted = AdmittedRequest::new(grant, settings, description);
-                let request = Request::from_parts(parts, body);
-                RateLimitFuture::running(self.inner.call(request), admitted)
+            (Some(Admission::Pass(grant)), Some(description)) if grant.turn.is_none() => {
+                AdmittedRequest::new(grant, settings, description)
             }
-            decided => {
+            (_, None) => AdmittedRequest::default(),
+            (decided, Some(description)) => {
                 let settings = Arc::clone(settings);
-                self.wait(async move {
+                let decision = async move {
                     let decision = settings.decide(decided, &parts, description).await;
                     (decision, Request::from_parts(parts, body))
-                })
+                };
+                return LayerFuture::deciding(decision, take_ready(&mut self.inner));
             }
-        }
+        };
+        LayerFuture::running(self.inner.call(Request::from_parts(parts, body)), admitted)
     }
 }
 
-impl<S: Clone, T, C> RateLimit<S, T, C> {
-    fn wait<B>(
-        &mut self,
-        decision: impl Future<Output = (Decision, Request<B>)> + Send + 'static,
-    ) -> RateLimitFuture<S, B>
-    where
-        S: Service<Request<B>>,
-    {
-        RateLimitFuture::deciding(Box::pin(decision), self.take_ready())
-    }
+/// The decision for a request without limits.
+fn admit() -> Option<Admission> {
+    Some(Admission::Pass(Grant::unlimited()))
+}
 
-    /// Takes the service that was made ready for the request; the clone that stays has to become ready itself.
-    fn take_ready(&mut self) -> S {
-        let unready = self.inner.clone();
-        std::mem::replace(&mut self.inner, unready)
-    }
+/// Takes the service that was made ready for a request; the clone that stays has to become ready itself.
+pub(crate) fn take_ready<S: Clone>(service: &mut S) -> S {
+    let unready = service.clone();
+    std::mem::replace(service, unready)
 }

@@ -1,9 +1,7 @@
-//! All chance of a run, from one seed.
-//!
-//! SplitMix64: a few lines, the same numbers on every machine and in every
-//! version. A run that finds something is found again by its seed.
+//! Random numbers from a seed: SplitMix64, the same on every machine and in every version, so that a
+//! seed replays a run.
 
-/// A stream of numbers that its seed decides.
+/// A stream of random numbers from a seed.
 #[derive(Clone, Debug)]
 pub struct Chance(u64);
 
@@ -32,7 +30,7 @@ impl Chance {
         usize::try_from((u128::from(self.number()) * end) >> 64).unwrap_or(0)
     }
 
-    /// One of them; `None` when there is none.
+    /// One of the items; `None` without items.
     pub fn pick<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
         items.get(self.below(items.len()))
     }

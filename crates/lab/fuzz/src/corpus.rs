@@ -1,7 +1,7 @@
-//! The inputs that are kept: one folder for each target.
+//! The corpus: one folder of inputs for each target.
 //!
-//! The rule parser is also given the examples and the cases of its own tests,
-//! where they are. What a run finds is added here, so that it is tried for ever.
+//! The rule parser also reads its examples and test cases. Inputs that a run finds are added, so
+//! that every later run tries them.
 
 use std::fs;
 use std::io;
@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 
 use crate::target::TargetName;
 
-/// How deep folders are looked into. Cases are two folders deep.
+/// The depth of the folders. Cases are two folders deep.
 const DEPTH_MAX: usize = 3;
 
-/// The inputs that are kept for one target.
+/// The inputs of one target.
 #[derive(Clone, Debug)]
 pub struct Corpus {
     folder: PathBuf,
@@ -25,7 +25,7 @@ impl Corpus {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
         let elsewhere: &[&str] = match target {
             TargetName::Rules => &["../../../examples/rules", "../../decision/rules/tests/cases"],
-            TargetName::Config | TargetName::Json | TargetName::Rls => &[],
+            TargetName::Config | TargetName::Json | TargetName::Rls | TargetName::Gateway => &[],
         };
         Corpus {
             folder: here.join("corpus").join(target.as_str()),
@@ -46,7 +46,7 @@ impl Corpus {
         paths.iter().map(fs::read).collect()
     }
 
-    /// Keeps an input, and says where.
+    /// Adds an input and returns its path.
     ///
     /// # Errors
     /// When it cannot be written.

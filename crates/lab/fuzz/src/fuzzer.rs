@@ -1,8 +1,7 @@
-//! Trying inputs, and seeing what does not hold.
+//! Tries inputs and reports findings.
 //!
-//! Inputs that lead somewhere new join those that are damaged further, up to a
-//! maximum. A panic is a finding like any other; a stack that overflows ends the
-//! process, so whoever runs the fuzzer keeps the input that is being tried.
+//! Inputs with a new trail join the inputs to change further, up to a maximum. A panic is a finding.
+//! A stack overflow ends the process, so the program that runs the fuzzer saves the present input.
 
 use std::any::Any;
 use std::collections::HashSet;
@@ -13,23 +12,22 @@ use crate::chance::Chance;
 use crate::mutation::damage;
 use crate::target::{Target, TargetName, Trail};
 
-/// The most inputs that are damaged further, beside the kept ones. A target
-/// has a few hundred trails; more would be trails that are too fine.
+/// The most inputs to change further, without the corpus. A target has a few hundred trails.
 const FOUND_MAX: usize = 4_096;
 
-/// How often a smaller input is tried for a finding.
+/// The most tries to shrink the input of a finding.
 const SHRINKS_MAX: usize = 2_000;
 
-/// An input for which something does not hold.
+/// An input that breaks a promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What was fuzzed.
+    /// The target.
     pub target: TargetName,
     /// The input, made as small as possible.
     pub input: Vec<u8>,
-    /// What does not hold.
+    /// The broken promise.
     pub what: String,
-    /// Whether it shows without the inputs before it.
+    /// Whether the input alone reproduces it.
     pub alone: bool,
 }
 
@@ -44,7 +42,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Damages inputs of one target and tries them.
+/// Changes inputs of one target and tries them.
 pub struct Fuzzer {
     name: TargetName,
     target: Box<dyn Target>,
@@ -61,7 +59,7 @@ impl fmt::Debug for Fuzzer {
 }
 
 impl Fuzzer {
-    /// A fuzzer that starts from these inputs. The seed decides everything.
+    /// A fuzzer that starts from these inputs and this seed.
     pub fn new(name: TargetName, kept: Vec<Vec<u8>>, seed: u64) -> Self {
         Fuzzer {
             name,
@@ -73,15 +71,15 @@ impl Fuzzer {
         }
     }
 
-    /// How many different trails were seen.
+    /// The number of different trails.
     pub fn trails(&self) -> usize {
         self.trails.len()
     }
 
-    /// Tries every kept input as it is.
+    /// Tries every input of the corpus unchanged.
     ///
     /// # Errors
-    /// With the first for which something does not hold.
+    /// With the first finding.
     pub fn replay(&mut self) -> Result<(), Box<Finding>> {
         for place in 0..self.kept.len() {
             let input = self.kept.get(place).cloned().unwrap_or_default();
@@ -90,7 +88,7 @@ impl Fuzzer {
         Ok(())
     }
 
-    /// The next damaged input.
+    /// The next changed input.
     pub fn draw(&mut self) -> Vec<u8> {
         let one = self.pick();
         let other = self.pick();
@@ -100,7 +98,7 @@ impl Fuzzer {
     /// Tries an input.
     ///
     /// # Errors
-    /// When something does not hold.
+    /// When the input breaks a promise.
     pub fn give(&mut self, input: &[u8]) -> Result<(), Box<Finding>> {
         match attempt(&mut *self.target, input) {
             Ok(trail) => {
@@ -110,7 +108,7 @@ impl Fuzzer {
                 Ok(())
             }
             Err(what) => {
-                // Whatever state it is in now, nothing more is to be learnt from it.
+                // After a panic the state of the target is unknown.
                 self.target = self.name.build();
                 Err(Box::new(self.finding(input, what)))
             }
@@ -147,7 +145,7 @@ fn words_of(panic: &(dyn Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without words")
 }
 
-/// Leaves out pieces as long as the finding stays: first large ones, then small.
+/// Removes parts while the finding stays, first large ones, then small ones.
 fn shrink(input: &[u8], mut shows: impl FnMut(&[u8]) -> bool) -> Vec<u8> {
     let mut best = input.to_vec();
     let mut piece = best.len().div_ceil(2);

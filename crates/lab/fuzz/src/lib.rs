@@ -1,13 +1,12 @@
-//! Damaged input for everything that reads what others wrote.
+//! A fuzzer for the readers of foreign input.
 //!
-//! A [`TargetName`] is a reader and what must hold of it whatever it is given.
-//! A [`Fuzzer`] draws inputs from a kept [`Corpus`], damages them and tries
-//! them; inputs that lead somewhere new are damaged further. Everything follows
-//! from one seed. Our own few hundred lines, since the usual tools need a
-//! compiler that we do not build with.
+//! A [`TargetName`] names a reader with the promises that hold for any input. A [`Fuzzer`] takes
+//! inputs from a [`Corpus`], changes them and tries them; inputs with a new result are changed
+//! further. Everything follows from one seed. The usual tools need a nightly compiler, so this is
+//! a small fuzzer without them.
 //!
-//! The binary `tidegate-fuzz` runs for as long as it is told; the tests run a
-//! fixed number of inputs. The binary `soak` loads the whole service instead.
+//! The binary `tidegate-fuzz` runs for a time, the tests a fixed number of inputs. The binary
+//! `soak` loads the whole service.
 
 mod chance;
 mod corpus;

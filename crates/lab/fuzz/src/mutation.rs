@@ -1,17 +1,18 @@
-//! Damaging an input.
+//! Random changes of an input.
 //!
-//! One to eight changes, each of a kind drawn by lot. Words of the target's
-//! language are put in as often as bytes are broken, so that most inputs are
-//! nearly right: what is plainly wrong is refused at the door and teaches
-//! nothing. Messages are also changed as messages, because a change of one
-//! length would make the rest unreadable.
+//! One to eight changes of random kinds. Words of the target's language are inserted as often as
+//! bytes are changed, so that most inputs are nearly valid: a plainly wrong input is rejected early
+//! and tests nothing. Messages are also changed field by field, because a wrong length would make
+//! the rest unreadable.
 
+mod frames;
 mod message;
 
 use crate::chance::Chance;
 
-/// The longest input that is made: long enough for several of everything, and
-/// short enough to be tried thousands of times a second.
+pub(crate) use frames::PREFACE;
+
+/// The longest input: short enough for thousands of tries a second.
 pub(crate) const INPUT_BYTES_MAX: usize = 8 * 1024;
 
 /// The longest piece that is moved, removed or doubled in one change.
@@ -34,16 +35,18 @@ const NUMBERS: &[&[u8]] = &[
     b"007",
 ];
 
-/// What inputs are made of.
+/// The language of inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Language {
     /// Text with these words.
     Text(&'static [&'static str]),
     /// A protobuf message.
     Message,
+    /// The bytes of an HTTP connection: text with these words, or frames after the preface of HTTP/2.
+    Http(&'static [&'static str]),
 }
 
-/// A damaged copy of `input`; parts of `other` may get into it.
+/// A changed copy of `input`, which may contain parts of `other`.
 pub(crate) fn damage(
     input: &[u8],
     other: &[u8],
@@ -59,7 +62,17 @@ pub(crate) fn damage(
             Language::Message if chance.below(4) > 0 => {
                 bytes = message::change(&bytes, other, chance);
             }
-            Language::Text(_) | Language::Message => change_bytes(&mut bytes, other, chance),
+            Language::Http(_) if bytes.starts_with(PREFACE) => {
+                bytes = frames::change(&bytes, chance, |payload, chance| {
+                    change_bytes(payload, other, chance);
+                });
+            }
+            Language::Http(words) if chance.below(2) == 0 => {
+                change_words(&mut bytes, words, chance);
+            }
+            Language::Text(_) | Language::Message | Language::Http(_) => {
+                change_bytes(&mut bytes, other, chance);
+            }
         }
         bytes.truncate(INPUT_BYTES_MAX);
     }
@@ -83,12 +96,12 @@ fn change_words(bytes: &mut Vec<u8>, words: &[&str], chance: &mut Chance) {
     bytes.splice(start..end, word.iter().copied());
 }
 
-/// The letters and digits around a place.
+/// The range of letters and digits around an index.
 fn word_at(bytes: &[u8], at: usize) -> (usize, usize) {
     around(bytes, at, |byte| byte.is_ascii_alphanumeric() || *byte == b'_')
 }
 
-/// The line around a place.
+/// The range of the line around an index.
 fn line_at(bytes: &[u8], at: usize) -> (usize, usize) {
     around(bytes, at, |byte| *byte != b'\n')
 }
@@ -100,7 +113,7 @@ fn around(bytes: &[u8], at: usize, belongs: impl Fn(&u8) -> bool) -> (usize, usi
     (before.len() - left, before.len() + right)
 }
 
-/// A piece of the bytes: where it starts and where it ends.
+/// A random range of the bytes.
 fn piece(bytes: &[u8], chance: &mut Chance) -> (usize, usize) {
     let start = chance.below(bytes.len() + 1);
     let end = start + chance.below(PIECE_BYTES_MAX.min(bytes.len() - start) + 1);
@@ -149,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_seed_damages_the_same_way_again() {
-        for language in [Language::Text(&["key"]), Language::Message] {
+        for language in [Language::Text(&["key"]), Language::Message, Language::Http(&["key"])] {
             let all: Vec<_> = (0..200).map(|seed| damaged(language, seed)).collect();
             let again: Vec<_> = (0..200).map(|seed| damaged(language, seed)).collect();
             assert_eq!(all, again);
@@ -161,7 +174,7 @@ mod tests {
     #[test]
     fn nothing_grows_beyond_its_maximum_and_nothing_is_damaged_too() {
         let mut chance = Chance::new(3);
-        for language in [Language::Text(&["key"]), Language::Message] {
+        for language in [Language::Text(&["key"]), Language::Message, Language::Http(&["key"])] {
             for _ in 0..200 {
                 let long = damage(&[b'a'; INPUT_BYTES_MAX], b"b", language, &mut chance);
                 assert!(long.len() <= INPUT_BYTES_MAX);

@@ -1,12 +1,13 @@
-//! What is fuzzed, and what must hold of it.
+//! The targets of the fuzzer, and their promises.
 //!
-//! A target is given bytes and answers with a [`Trail`], or says in words what
-//! does not hold. That it does not panic is the fuzzer's to see.
+//! A target gets bytes and returns a [`Trail`], or an error that describes the broken promise. The
+//! fuzzer catches panics.
 
 mod config;
 mod doors;
+mod gateway;
 mod json;
-mod places;
+mod locations;
 mod rls;
 mod rules;
 
@@ -17,7 +18,7 @@ use clap::ValueEnum;
 
 use crate::mutation::Language;
 
-/// What can be fuzzed.
+/// A target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum TargetName {
     /// The rule parser and compiler.
@@ -28,20 +29,28 @@ pub enum TargetName {
     Json,
     /// The rate limit service's decoder, beside prost's.
     Rls,
+    /// The gateway on real sockets, in front of a strict upstream.
+    Gateway,
 }
 
 impl TargetName {
-    /// All of them.
-    pub const ALL: [TargetName; 4] =
-        [TargetName::Rules, TargetName::Config, TargetName::Json, TargetName::Rls];
+    /// All targets.
+    pub const ALL: [TargetName; 5] = [
+        TargetName::Rules,
+        TargetName::Config,
+        TargetName::Json,
+        TargetName::Rls,
+        TargetName::Gateway,
+    ];
 
-    /// Its name, as typed and as its folder in the corpus.
+    /// The name on the command line and of its folder in the corpus.
     pub const fn as_str(self) -> &'static str {
         match self {
             TargetName::Rules => "rules",
             TargetName::Config => "config",
             TargetName::Json => "json",
             TargetName::Rls => "rls",
+            TargetName::Gateway => "gateway",
         }
     }
 
@@ -51,6 +60,7 @@ impl TargetName {
             TargetName::Config => Box::new(config::ConfigTarget),
             TargetName::Json => Box::new(json::JsonTarget::new()),
             TargetName::Rls => Box::new(rls::RlsTarget::new()),
+            TargetName::Gateway => Box::new(gateway::GatewayTarget::new()),
         }
     }
 
@@ -60,6 +70,7 @@ impl TargetName {
             TargetName::Config => Language::Text(config::WORDS),
             TargetName::Json => Language::Text(json::WORDS),
             TargetName::Rls => Language::Message,
+            TargetName::Gateway => Language::Http(gateway::WORDS),
         }
     }
 }
@@ -70,14 +81,14 @@ impl fmt::Display for TargetName {
     }
 }
 
-/// Something that reads what others wrote.
+/// A reader of foreign input.
 pub(crate) trait Target {
-    /// Gives it an input; the error says what does not hold.
+    /// Tries an input; an error describes the broken promise.
     fn give(&mut self, input: &[u8]) -> Result<Trail, String>;
 }
 
-/// Where an input led to: inputs with the same trail were answered alike. It
-/// stands for the coverage that other fuzzers measure.
+/// The shape of an answer: inputs with the same trail were answered alike. It replaces the coverage
+/// that other fuzzers measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Trail(u64);
 
@@ -89,10 +100,10 @@ impl Trail {
     }
 }
 
-/// The longest text that makes a difference to a trail.
+/// The longest text that a trail distinguishes.
 const SHAPE_CHARS_MAX: usize = 120;
 
-/// A message without what it quotes and counts, which inputs choose.
+/// A message without its quotes and numbers, which depend on the input.
 pub(crate) fn shape(message: &str) -> String {
     let unquoted = message.split(['`', '"', '\'']).step_by(2).flat_map(str::chars);
     unquoted.filter(|char| char.is_alphabetic()).take(SHAPE_CHARS_MAX).collect()

@@ -1,8 +1,5 @@
-//! Everything holds for the kept inputs, for what a fixed seed makes of them,
-//! and for inputs that are too large to keep.
-//!
-//! Runs are counted, not timed, so that every machine tries the same. `make
-//! fuzz` goes on from there with fresh seeds.
+//! Every promise holds for the corpus, for a fixed number of its changed inputs, and for inputs that
+//! are too large to keep. `make fuzz` continues with fresh seeds.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use tidegate_fuzz::{Corpus, Finding, Fuzzer, TargetName};
@@ -14,7 +11,7 @@ fn give(fuzzer: &mut Fuzzer, input: &[u8]) {
     fuzzer.give(input).unwrap_or_else(|finding| panic!("{finding}"));
 }
 
-/// Replays the corpus of a target, then damages it so many times. Says how many trails there were.
+/// Replays the corpus of a target, then tries so many changed inputs. Returns the number of trails.
 fn run(target: TargetName, times: u32) -> usize {
     let kept = Corpus::of(target).read().unwrap();
     assert!(kept.len() > 4, "{target} has kept inputs");
@@ -47,6 +44,11 @@ fn every_route_answers_damaged_json_as_its_document_says() {
 #[test]
 fn damaged_messages_are_read_as_prost_reads_them() {
     assert!(run(TargetName::Rls, 20_000) > 30);
+}
+
+#[test]
+fn the_gateway_answers_damaged_connections_and_forwards_only_what_it_wrote() {
+    assert!(run(TargetName::Gateway, 1_000) > 10);
 }
 
 #[test]

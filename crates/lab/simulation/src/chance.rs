@@ -1,9 +1,7 @@
-//! All chance of a run, from one seed.
-//!
-//! SplitMix64: a few lines, no dependency, the same numbers on every machine
-//! and in every version. A run that finds something is found again by its seed.
+//! Random numbers from a seed: SplitMix64, the same on every machine and in every version, so that a
+//! seed replays a run.
 
-/// A stream of numbers that its seed decides.
+/// A stream of random numbers from a seed.
 #[derive(Clone, Debug)]
 pub(crate) struct Chance(u64);
 
@@ -27,8 +25,8 @@ impl Chance {
         low.saturating_add(u64::try_from(drawn).unwrap_or(0))
     }
 
-    /// A number up to `most` whose length in bits is drawn first, so that small
-    /// ones come as often as large ones.
+    /// A number up to `most`. Its length in bits is drawn first, so small numbers are as frequent as
+    /// large ones.
     pub(crate) fn up_to(&mut self, most: u64) -> u64 {
         let bits = self.between(0, u64::from(64 - most.leading_zeros()));
         let longest = 1_u64.checked_shl(u32::try_from(bits).unwrap_or(0)).unwrap_or(u64::MAX);
@@ -40,20 +38,20 @@ impl Chance {
         self.between(1, times) == 1
     }
 
-    /// True in so many of a hundred.
+    /// True with this probability in percent.
     pub(crate) fn percent(&mut self, percent: u64) -> bool {
         self.between(1, 100) <= percent
     }
 
-    /// The place of one of so many.
-    pub(crate) fn place(&mut self, among: usize) -> usize {
+    /// An index below `among`.
+    pub(crate) fn index(&mut self, among: usize) -> usize {
         let last = u64::try_from(among).unwrap_or(u64::MAX).saturating_sub(1);
         usize::try_from(self.between(0, last)).unwrap_or(0)
     }
 
-    /// One of them. There must be one.
+    /// One of the items, of which there must be one.
     pub(crate) fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
-        &items[self.place(items.len())]
+        &items[self.index(items.len())]
     }
 }
 

@@ -1,8 +1,7 @@
-//! The promises, each checked by brute force on what was seen to happen.
+//! Checkers of the documented promises, by brute force on the history.
 //!
-//! A checker is a small type with one method that says what is wrong, if
-//! anything. None uses the production arithmetic: they add up histories and
-//! compare with what the documents promise.
+//! A checker is a small type with one method that returns what is wrong, if anything. None uses the
+//! production arithmetic: they add up the history and compare it with the documents.
 
 mod bound;
 mod charging;
@@ -16,36 +15,40 @@ pub(crate) use bound::{
     BucketBound, DepartureSpacing, LogBound, SlidingBound, SoftAllowance, WindowBound,
 };
 pub(crate) use charging::{ChargeCheck, PeekAgrees};
-pub(crate) use ruling::{NeededRefusal, NeverFits, Outcome, Roles, Steadfast};
+pub(crate) use ruling::{NeededRefusal, NeverFits, Outcome, Roles, StableEnforcement};
 pub(crate) use service::{DecisionCheck, HonestRetry, KillSwitch, MemoryBudget, SwitchReach};
 pub(crate) use slots::{SlotBound, SlotsInUse};
 
 use crate::history::Track;
-use crate::written::Kind;
+use crate::written_rules::Kind;
 
-/// What a checker found: in words, what is wrong.
+/// The result of a checker: an error describes what is wrong.
 pub(crate) type Finding = Result<(), String>;
 
 /// A promise that did not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Broken {
+pub(crate) struct BrokenPromise {
     pub(crate) promise: &'static str,
     pub(crate) detail: String,
 }
 
-/// Counts the checks made, by promise.
+/// Counts the checks of each promise.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Checks(pub(crate) BTreeMap<&'static str, u64>);
 
 impl Checks {
-    /// Notes one check.
-    pub(crate) fn note(&mut self, promise: &'static str, finding: Finding) -> Result<(), Broken> {
+    /// Counts a check and names its promise in an error.
+    pub(crate) fn note(
+        &mut self,
+        promise: &'static str,
+        finding: Finding,
+    ) -> Result<(), BrokenPromise> {
         *self.0.entry(promise).or_default() += 1;
-        finding.map_err(|detail| Broken { promise, detail })
+        finding.map_err(|detail| BrokenPromise { promise, detail })
     }
 
     /// Checks the bound of a counter that was just charged.
-    pub(crate) fn bound(&mut self, track: &Track) -> Result<(), Broken> {
+    pub(crate) fn bound(&mut self, track: &Track) -> Result<(), BrokenPromise> {
         let (admissions, limit) = (&track.admissions, track.terms.stretched());
         match track.terms.kind {
             Kind::TokenBucket { amount, period, .. } => {
@@ -90,7 +93,7 @@ impl Checks {
 mod tests {
     use super::*;
     use crate::time::SECOND;
-    use crate::written::{Soft, Terms, Window};
+    use crate::written_rules::{SoftTerms, Terms, Window};
 
     const NOW: u64 = 1_700_000_000 * SECOND;
 
@@ -116,7 +119,7 @@ mod tests {
             Kind::SlidingWindow { limit, period, buckets: 2, count_refused },
             Kind::Concurrency { limit, time_to_live: period },
         ];
-        let soft = Some(Soft { over_percent: 50, lasting: SECOND });
+        let soft = Some(SoftTerms { over_percent: 50, lasting: SECOND });
         for kind in kinds {
             for (terms, most) in [(Terms { kind, soft: None }, 4), (Terms { kind, soft }, 6)] {
                 let mut checks = Checks::default();
@@ -129,7 +132,7 @@ mod tests {
     #[test]
     fn an_allowance_that_does_not_close_is_caught() {
         let kind = Kind::TokenBucket { amount: 100, period: SECOND, burst: 100 };
-        let soft = Some(Soft { over_percent: 50, lasting: SECOND });
+        let soft = Some(SoftTerms { over_percent: 50, lasting: SECOND });
         let mut track = Track::unused(Terms { kind, soft }, NOW);
         track.charge(NOW, 1, 0, true);
         assert_eq!(Checks::default().bound(&track), Ok(()));

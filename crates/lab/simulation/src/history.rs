@@ -1,37 +1,36 @@
-//! What happened to each counter, as far as it may be judged.
+//! The history of each counter since its last cut.
 //!
-//! A history is cut where the documents say that a promise starts over: when
-//! the limit's terms change, and when the clock steps back by more than a late
-//! reading explains; also where it cannot be told in which window a late reading
-//! counts, or whether the store has dropped the counter as idle before a late
-//! reading came. What was used before a cut can only lower what may be used
-//! after it, so every bound still holds within the part after the cut.
+//! A history is cut where a promise starts over: when the limit's terms change, and when the clock
+//! steps back by more than a late reading explains. It is also cut where the window of a late
+//! reading is unknown, and where the store may have dropped an idle counter before a late reading.
+//! Usage before a cut can only lower what is admitted after it, so every bound holds after the
+//! cut.
 
 use std::collections::BTreeMap;
 
-use crate::written::{Kind, Subject, Terms};
+use crate::written_rules::{Kind, Subject, Terms};
 
 /// One charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Admission {
-    /// When the clock said it was.
+    /// The reading of the clock.
     pub(crate) at: u64,
     /// When it counts: a late reading counts as of the latest use.
     pub(crate) counted_at: u64,
     pub(crate) cost: u64,
-    /// How long it was told to wait.
+    /// The delay in the answer.
     pub(crate) delay: u64,
-    /// Whether only the soft allowance let it through.
+    /// Whether only the soft allowance admitted it.
     pub(crate) soft: bool,
 }
 
 /// Slots in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HeldSlot {
-    /// Whose.
+    /// The permit that holds them.
     pub(crate) permit: u64,
     pub(crate) count: u64,
-    /// Not when a cut came between: another algorithm forgets it.
+    /// False after a cut: another algorithm does not keep it.
     pub(crate) certain: bool,
 }
 
@@ -45,19 +44,19 @@ pub(crate) struct Track {
     pub(crate) since: u64,
     /// The latest instant that the counter has seen since then.
     pub(crate) latest: u64,
-    /// The latest one that it has ever seen. What was used there may be remembered when the
-    /// clock, which stepped back, comes there again.
+    /// The latest instant of all. After a step back, usage there may count again when the clock
+    /// returns to it.
     pub(crate) furthest: u64,
-    /// Whether the history began with nothing used, so that it is complete.
+    /// Whether the counter was unused at the start, so that the history is complete.
     pub(crate) whole: bool,
     /// Whether a reading came late since the last cut.
     pub(crate) late: bool,
-    /// How many of the clock's peaks lie before the last look.
+    /// The number of the clock's peaks before the last use.
     pub(crate) peaks_passed: usize,
 }
 
 impl Track {
-    /// The history of a counter that nobody has used.
+    /// The history of an unused counter.
     pub(crate) const fn unused(terms: Terms, now: u64) -> Self {
         Track {
             terms,
@@ -72,8 +71,8 @@ impl Track {
         }
     }
 
-    /// The counter is looked at under these terms; cuts the history where that
-    /// is due. `peaks` are the instants from which the clock stepped back.
+    /// Records a use of the counter under these terms, and cuts the history where necessary.
+    /// `peaks` are the instants from which the clock stepped back.
     pub(crate) fn look(&mut self, terms: Terms, now: u64, peaks: &[u64]) {
         let stepped_back = now.saturating_add(terms.lag_max()) < self.latest;
         let unclear = now < self.latest && self.counts_by_window() && !self.used_at_latest();
@@ -105,15 +104,14 @@ impl Track {
         matches!(self.terms.kind, Kind::FixedWindow { .. } | Kind::SlidingWindow { .. })
     }
 
-    /// Whether the latest look charged something. If not, it depends on what
-    /// the store kept of it whether a late reading counts in its window.
+    /// Whether the latest use charged something. If not, the window of a late reading depends on
+    /// what the store kept.
     fn used_at_latest(&self) -> bool {
         self.admissions.last().is_some_and(|last| last.counted_at == self.latest)
     }
 
-    /// Whether the counter mattered at an instant that the clock had reached,
-    /// by its last charge alone. If not, the store may have dropped it there,
-    /// and a late reading finds it unused.
+    /// Whether the last charge alone kept the counter in use until this instant. If not, the store
+    /// may have dropped it, and a late reading finds it unused.
     fn outlives(&self, instant: u64) -> bool {
         let Some(last) = self.admissions.last() else { return false };
         let passed = u128::from(instant.saturating_sub(last.counted_at));
@@ -131,7 +129,7 @@ impl Track {
         }
     }
 
-    /// A cost was charged.
+    /// Records a charge.
     pub(crate) fn charge(&mut self, now: u64, cost: u64, delay: u64, soft: bool) {
         if cost > 0 {
             let counted_at = self.admissions.last().map_or(now, |last| last.counted_at.max(now));
@@ -139,15 +137,15 @@ impl Track {
         }
     }
 
-    /// Slots were taken, and a permit holds them.
+    /// Records the slots of a permit.
     pub(crate) fn hold(&mut self, permit: u64, count: u64) {
         if matches!(self.terms.kind, Kind::Concurrency { .. }) && count > 0 {
             self.held.push(HeldSlot { permit, count, certain: true });
         }
     }
 
-    /// A permit gave its slots back, under the terms that it was taken under.
-    /// Those of a hard limit leave nothing of a soft allowance.
+    /// Records that a permit returned its slots, under the terms of its admission. Slots of a hard
+    /// limit leave no record of a soft allowance.
     pub(crate) fn give_back(&mut self, permit: u64, taken_under: Terms, now: u64) {
         self.held.retain(|held| held.permit != permit);
         self.whole &= taken_under.soft.is_some() == self.terms.soft.is_some();
@@ -159,20 +157,20 @@ impl Track {
         self.furthest = self.furthest.max(now);
     }
 
-    /// Whether a fixed window's count is that of the window that it is in. After
-    /// a cut it may be that of another one, to its end.
+    /// Whether a fixed window's count belongs to the present window. After a cut it may belong to
+    /// another one until that ends.
     pub(crate) fn counts_own_window(&self) -> bool {
         let Kind::FixedWindow { window, .. } = self.terms.kind else { return true };
         let settled = self.since.saturating_add(2 * self.terms.period());
         self.whole || window.number(self.latest) > window.number(settled)
     }
 
-    /// Slots that are surely in use.
+    /// Slots that are certainly in use.
     pub(crate) fn surely_held(&self) -> u64 {
         self.held.iter().filter(|held| held.certain).map(|held| held.count).sum()
     }
 
-    /// Slots in use, when that is sure.
+    /// Slots in use, if certain.
     pub(crate) fn exactly_held(&self) -> Option<u64> {
         self.held.iter().all(|held| held.certain).then(|| self.surely_held())
     }
@@ -183,7 +181,7 @@ impl Track {
 pub(crate) struct History(BTreeMap<Subject, Track>);
 
 impl History {
-    /// The history of a counter that is looked at now.
+    /// The history of a counter that is used now.
     pub(crate) fn look(
         &mut self,
         subject: &Subject,
@@ -200,7 +198,7 @@ impl History {
         track
     }
 
-    /// A permit gave back its slots of a counter.
+    /// Records that a permit returned its slots of a counter.
     pub(crate) fn give_back(&mut self, subject: &Subject, permit: u64, terms: Terms, now: u64) {
         if let Some(track) = self.0.get_mut(subject) {
             track.give_back(permit, terms, now);

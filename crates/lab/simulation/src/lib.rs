@@ -1,21 +1,19 @@
 //! The whole in-process system in virtual time, from one seed.
 //!
-//! A run draws rules and renders them as YAML, compiles them, puts them into
-//! the production engine over the production memory store on a clock turned by
-//! hand, and lets things happen: traffic, bursts, floods of new keys, reloads,
-//! switches, a clock that steps. After each step it checks what the documents
-//! promise, by brute force on its own record of what happened. The seed decides
-//! everything; the same seed gives the same run.
+//! A run draws rules, renders them as YAML and compiles them for the production engine with the
+//! production memory store and a manual clock. Then come random events: traffic, bursts, floods of
+//! new keys, reloads, switches, clock steps. After each event, checkers compare the answers with
+//! the documented promises by brute force on their own history. The same seed gives the same run.
 //!
-//! Threads, the network and Redis are not here: their tests are with their crates.
+//! [`overload`] simulates load shedders. Threads, the network and Redis are tested in their crates.
 
 mod chance;
 mod time;
 
-mod written;
+mod written_rules;
 
 mod history;
-mod seen;
+mod seen_verdict;
 
 mod checker;
 
@@ -28,4 +26,4 @@ pub mod overload;
 mod overload_command;
 
 pub use overload_command::OverloadArguments;
-pub use simulation::{Report, Simulation, Size, Violation};
+pub use simulation::{RunReport, Simulation, Size, Violation};

@@ -1,23 +1,22 @@
-//! Overload in virtual time: our shedders beside those of others.
+//! Overload in virtual time: Tidegate beside other load shedders.
 //!
-//! A run plays scenarios of load against a simulated server, once for each way to
-//! protect it and for each seed. Ours is the production code of `tidegate-overload`;
-//! the others are ported small (`shield`). Arrivals are open loop, time is
-//! virtual, and everything follows from the seed.
+//! A run simulates scenarios of load on a server, for each contender and each seed. Tidegate is the
+//! production code of `tidegate-overload`; the others are small ports (`shield`). Arrivals are open
+//! loop, time is virtual, and everything follows from the seed.
 //!
-//! | Module | Holds |
+//! | Module | Contents |
 //! |---|---|
-//! | `load`, `draw` | who comes when, and how long the work takes |
+//! | `load`, `draw` | arrivals and service times |
 //! | `server` | workers, and how requests share them |
 //! | `clients` | timeouts, retries, tasks of two calls |
-//! | `shield` | ourselves and the baselines |
-//! | `scenario`, `contender` | what is played, and by whom |
-//! | `fleet` | several nodes, one that dies, a board that is silent |
-//! | `episode`, `record` | one run, and what happened in it |
-//! | `measures`, `metric`, `goals` | what that is worth |
-//! | `report`, `render` | how it is told |
+//! | `shield` | Tidegate and the baselines |
+//! | `scenario`, `contender` | the scenarios and the contenders |
+//! | `fleet` | several nodes, of which one dies, and a board that stops answering |
+//! | `episode`, `record` | one simulated run and its record |
+//! | `measures`, `metric`, `goals` | the metrics and their goals |
+//! | `report`, `render` | the results and their formats |
 //!
-//! Loopback, sockets and real time are not here; the gateway's tests have them.
+//! Sockets and real time are not simulated; the gateway's tests and benchmarks have them.
 
 mod clients;
 mod contender;
@@ -48,54 +47,56 @@ pub use render::{Chart, Format};
 pub use report::{ContenderResult, Report, Round};
 pub use scenario::{Mix, Scenario};
 pub use server::Discipline;
-pub use shield::Place;
+pub use shield::RefusalStage;
 
 use contender::Entry;
 use measures::Measures;
 use record::Second;
 use scenario::{Script, Setting};
 
-/// Seeds that choose the best setting of a grid.
+/// The seeds on which the best setting of a grid is chosen.
 const GRID_SEEDS: u64 = 2;
-/// Bounds of what can be asked for: a run is to end, and to fit into memory.
+/// Bounds of the options, so that a run ends and fits into memory.
 pub(crate) const WORKERS_MAX: u32 = 4_096;
 pub(crate) const SEEDS_MAX: u64 = 1_000;
-/// Below it hardly anybody comes, and shares of nothing say nothing.
+/// With less load shares of requests mean nothing.
 pub(crate) const FACTOR_MIN: f64 = 0.1;
 pub(crate) const FACTOR_MAX: f64 = 100.0;
 pub(crate) const OVERLOAD_SECONDS_MAX: u64 = 3_600;
 pub(crate) const THREADS_MAX: usize = 64;
 
-/// What to run. Numbers out of bounds are taken for the nearest within.
+/// The options of a run. Numbers out of bounds are clamped.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// What happens. Default: the step.
+    /// The scenarios. Default: the step.
     pub scenarios: Vec<Scenario>,
-    /// What the traffic is made of. Default: M1.
+    /// The mix of categories. Default: M1.
     pub mix: Mix,
     /// How many capacities the step goes up to, from 0.1 to 100. Default: 10.
     pub factor: f64,
+    /// How many capacities the step comes down to, from 0.1 to 100. Default: 0.5.
+    pub after: f64,
     /// Workers of the server, to 4096. Default: 64.
     pub workers: u32,
-    /// How they are shared. Default: one request each.
+    /// How requests share the workers. Default: one request each.
     pub discipline: Discipline,
-    /// How long work takes. Default: lognormal, 20 ms.
+    /// The service times. Default: lognormal, 20 ms.
     pub service: ServiceTimes,
-    /// What refusing costs. Default: by its place.
+    /// The cost of a refusal. Default: that of the stage that refuses.
     pub refusal_cost: RefusalCost,
     /// How long the overload of a step lasts, to an hour. Default: 300 s.
     pub overload_seconds: u64,
-    /// Who takes part. Default: everybody.
+    /// The contenders. Default: all.
     pub contenders: Vec<Contender>,
     /// Whether baselines also take part with the best setting of a small grid. Default: no.
     pub tuned: bool,
-    /// Whether a fleet is played too: a dead node, a silent board. Default: no.
+    /// Whether a fleet is simulated too: a dead node, a silent board. Default: no.
     pub fleet: bool,
     /// The first seed. Default: 1.
     pub first_seed: u64,
     /// How many seeds, to 1000. Default: 10.
     pub seeds: u64,
-    /// Threads that play, to 64. The report is the same with any number. Default: 1.
+    /// Threads, to 64. The report is the same with any number. Default: 1.
     pub threads: usize,
 }
 
@@ -105,10 +106,11 @@ impl Default for Options {
             scenarios: vec![Scenario::Step],
             mix: Mix::M1,
             factor: 10.0,
+            after: 0.5,
             workers: 64,
             discipline: Discipline::Workers,
             service: ServiceTimes::Lognormal,
-            refusal_cost: RefusalCost::ByPlace,
+            refusal_cost: RefusalCost::ByStage,
             overload_seconds: 300,
             contenders: Contender::ALL.to_vec(),
             tuned: false,
@@ -122,9 +124,11 @@ impl Default for Options {
 
 impl Options {
     fn within_bounds(&self) -> Self {
-        let factor = if self.factor.is_finite() { self.factor } else { 1.0 };
+        let bounded =
+            |load: f64| if load.is_finite() { load.clamp(FACTOR_MIN, FACTOR_MAX) } else { 1.0 };
         Options {
-            factor: factor.clamp(FACTOR_MIN, FACTOR_MAX),
+            factor: bounded(self.factor),
+            after: bounded(self.after),
             workers: self.workers.clamp(1, WORKERS_MAX),
             seeds: self.seeds.clamp(1, SEEDS_MAX),
             overload_seconds: self.overload_seconds.clamp(3, OVERLOAD_SECONDS_MAX),
@@ -134,10 +138,10 @@ impl Options {
     }
 
     fn script(&self, scenario: Scenario) -> Script {
-        let Options { mix, factor, workers, discipline, service, overload_seconds, .. } = *self;
-        let setting =
-            Setting { scenario, mix, factor, workers, discipline, service, overload_seconds };
-        setting.script()
+        let Options { mix, factor, after, workers, discipline, service, overload_seconds, .. } =
+            *self;
+        Setting { scenario, mix, factor, after, workers, discipline, service, overload_seconds }
+            .script()
     }
 
     fn seeds(&self) -> Vec<u64> {
@@ -145,18 +149,18 @@ impl Options {
     }
 }
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// The scenario that is played.
+    /// The present scenario.
     pub scenario: Scenario,
-    /// Episodes that are done in it.
+    /// Its finished episodes.
     pub done: usize,
-    /// Episodes that there are.
+    /// All its episodes.
     pub of: usize,
 }
 
-/// Plays everything that the options ask for.
+/// Simulates everything that the options select.
 pub fn run(options: &Options, progress: &(dyn Fn(Progress) + Sync)) -> Report {
     let options = options.within_bounds();
     let rounds: Vec<Round> = options
@@ -196,10 +200,11 @@ fn play_round(
         let seconds = if seconds.is_empty() { Vec::new() } else { seconds.swap_remove(0) };
         ContenderResult { contender, tuned, seeds, seconds }
     });
-    let standings = standings.collect();
+    let mut standings: Vec<ContenderResult> = standings.collect();
+    measures::compare_served(&mut standings);
     Round {
         scenario,
-        capacity: measures::capacity(&script),
+        capacity: script.capacity(),
         overload: script.overload(),
         peak_load: script.loads().fold(0.0, f64::max),
         standings,
@@ -212,7 +217,7 @@ struct Job {
     seed: u64,
 }
 
-/// A scenario, ready to be played.
+/// A scenario with its options.
 struct Stage<'a> {
     options: &'a Options,
     script: &'a Script,
@@ -221,16 +226,16 @@ struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    /// Plays all jobs. The answers are in their order, whoever played them.
+    /// Simulates all jobs. The results have the order of the jobs.
     fn play(&self, jobs: &[Job]) -> Vec<(Measures, Vec<Second>)> {
         let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let answers: Mutex<Vec<_>> = Mutex::new(vec![None; jobs.len()]);
         let work = || {
             loop {
-                let place = next.fetch_add(1, Ordering::Relaxed);
-                let Some(job) = jobs.get(place) else { return };
-                let answer = self.play_one(job, place);
-                if let Some(slot) = answers.lock().expect("nobody panicked").get_mut(place) {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                let Some(job) = jobs.get(index) else { return };
+                let answer = self.play_one(job, index);
+                if let Some(slot) = answers.lock().expect("no episode panicked").get_mut(index) {
                     *slot = Some(answer);
                 }
                 let done = done.fetch_add(1, Ordering::Relaxed) + 1;
@@ -243,20 +248,20 @@ impl Stage<'_> {
             }
             work();
         });
-        let answers = answers.into_inner().expect("nobody panicked");
+        let answers = answers.into_inner().expect("no episode panicked");
         answers.into_iter().flatten().collect()
     }
 
-    fn play_one(&self, job: &Job, place: usize) -> (Measures, Vec<Second>) {
+    fn play_one(&self, job: &Job, index: usize) -> (Measures, Vec<Second>) {
         let record = job.entry.play(self.script, self.options.refusal_cost, job.seed);
         let measures = Measures::of(self.script, &record);
-        // Charts show the first seed; the others' seconds would only fill memory.
+        // Charts show the first seed only.
         let seeds = usize::try_from(self.options.seeds).unwrap_or(1).max(1);
-        let shown = place.is_multiple_of(seeds);
+        let shown = index.is_multiple_of(seeds);
         (measures, if shown { record.seconds } else { Vec::new() })
     }
 
-    /// The best setting of each baseline's grid, judged on a few seeds.
+    /// The best setting of each baseline's grid on a few seeds.
     fn tuned(&self) -> Vec<(Contender, Option<String>, Entry)> {
         let best = |contender: &Contender| {
             let mut grid = Entry::grid(*contender);
@@ -270,12 +275,12 @@ impl Stage<'_> {
                 .flat_map(|(_, entry)| seeds.iter().map(|seed| Job { entry: *entry, seed: *seed }))
                 .collect();
             let played = self.play(&jobs);
-            let worth = |place: usize| {
-                let own = played.iter().skip(place * seeds.len()).take(seeds.len());
+            let worth = |index: usize| {
+                let own = played.iter().skip(index * seeds.len()).take(seeds.len());
                 own.map(|(measures, _)| worth(measures)).sum::<f64>()
             };
-            let place = (0..grid.len()).max_by(|a, b| worth(*a).total_cmp(&worth(*b)))?;
-            let (label, entry) = grid.swap_remove(place);
+            let index = (0..grid.len()).max_by(|a, b| worth(*a).total_cmp(&worth(*b)))?;
+            let (label, entry) = grid.swap_remove(index);
             Some((*contender, Some(label), entry))
         };
         self.options.contenders.iter().filter_map(best).collect()
@@ -286,7 +291,7 @@ fn seeds_of_grid() -> usize {
     usize::try_from(GRID_SEEDS).unwrap_or(1)
 }
 
-/// What a setting is chosen by: critical requests first, then everything.
+/// The criterion for settings: critical requests first, then all.
 fn worth(measures: &Measures) -> f64 {
     let critical = measures.critical_onset.unwrap_or(0.0) + measures.critical_steady.unwrap_or(0.0);
     critical + measures.goodput

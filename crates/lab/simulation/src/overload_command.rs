@@ -1,4 +1,4 @@
-//! `overload` on the command line: from words to options, from a report to files.
+//! The `overload` command: parses options, and writes the report.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -24,6 +24,9 @@ pub struct OverloadArguments {
     /// How many capacities the step goes up to.
     #[arg(long, default_value_t = 10.0, value_parser = factor)]
     factor: f64,
+    /// How many capacities the step comes down to.
+    #[arg(long, default_value_t = 0.5, value_parser = factor)]
+    after: f64,
     /// Workers of the server.
     #[arg(long, default_value_t = 64, value_parser = within(1..=WORKERS_MAX))]
     workers: u32,
@@ -88,6 +91,7 @@ impl OverloadArguments {
             scenarios: self.scenario.concat(),
             mix: self.mix,
             factor: self.factor,
+            after: self.after,
             workers: self.workers,
             discipline: self.model,
             service: self.service,
@@ -103,7 +107,7 @@ impl OverloadArguments {
     }
 }
 
-/// One line that changes on a terminal, one for each scenario elsewhere.
+/// Shows progress: a line that changes on a terminal, otherwise a line for each scenario.
 fn show(progress: Progress) {
     let Progress { scenario, done, of } = progress;
     if io::stderr().is_terminal() {
@@ -124,7 +128,7 @@ fn named<T: Copy>(text: &str, all: &[T], name: impl Fn(T) -> &'static str) -> Re
     })
 }
 
-/// Refuses what the simulator would take for something else.
+/// Rejects numbers that the simulator would clamp.
 fn within<T>(bounds: RangeInclusive<T>) -> impl Fn(&str) -> Result<T, String> + Clone
 where
     T: FromStr + PartialOrd + Display + Clone + Send + Sync + 'static,

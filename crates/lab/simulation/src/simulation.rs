@@ -1,31 +1,31 @@
-//! One run: a world, and one thing after another that happens to it.
+//! One run: a world and a sequence of random events.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::chance::Chance;
-use crate::checker::{Broken, HonestRetry};
+use crate::checker::{BrokenPromise, HonestRetry};
 use crate::time::{DAY, HOUR, MINUTE, SECOND};
 use crate::traffic::Traffic;
 use crate::world::{AnsweredCall, Tally, World};
-use crate::written::DrawnRequest;
+use crate::written_rules::DrawnRequest;
 
-/// Requests of one burst, at the most.
+/// The most requests of a burst.
 const BURST_MAX: u64 = 30;
-/// New keys of one flood, at the most.
+/// The most new keys of a flood.
 const FLOOD_MAX: u64 = 250;
-/// A retry further away than this is believed.
+/// A longer wait before a retry is not tested.
 const PATIENCE: u64 = 8 * DAY;
 
-/// How large a run is.
+/// The size of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
-    /// Things that happen, one after another. Default: 500.
+    /// The number of events. Default: 500.
     pub steps: u32,
     /// The most rules. Default: 8.
     pub rules_max: usize,
-    /// Callers that come again. Default: 6.
+    /// Callers that send several requests. Default: 6.
     pub callers: u64,
 }
 
@@ -35,18 +35,18 @@ impl Default for Size {
     }
 }
 
-/// What a run did.
+/// The counts of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
-    /// The seed that it came from.
+pub struct RunReport {
+    /// The seed.
     pub seed: u64,
-    /// Things that happened.
+    /// The number of events.
     pub steps: u32,
-    /// Requests asked.
+    /// All requests.
     pub requests: u64,
-    /// Of these, let through.
+    /// Admitted requests.
     pub admitted: u64,
-    /// Of these, refused.
+    /// Refused requests.
     pub refused: u64,
     /// Answers from shared counters, peeks included.
     pub on_shared_counters: u64,
@@ -56,16 +56,16 @@ pub struct Report {
     pub checks: BTreeMap<&'static str, u64>,
 }
 
-impl Report {
-    /// Checks made, of all promises.
+impl RunReport {
+    /// The number of checks of all promises.
     pub fn checks_made(&self) -> u64 {
         self.checks.values().sum()
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for RunReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Report { seed, steps, requests, admitted, refused, .. } = self;
+        let RunReport { seed, steps, requests, admitted, refused, .. } = self;
         write!(f, "seed {seed}: {steps} steps, {requests} requests, {admitted} admitted, ")?;
         let (shared, none) = (self.on_shared_counters, self.on_no_counter);
         write!(f, "{refused} refused, {shared} answers from shared counters, {none} from none, ")?;
@@ -73,7 +73,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// A promise that did not hold, and how to see it again.
+/// A promise that did not hold, and how to reproduce it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "seed {seed}, step {step} ({event}): {promise} does not hold: {detail}\n\
@@ -82,19 +82,19 @@ impl fmt::Display for Report {
 pub struct Violation {
     /// The seed of the run.
     pub seed: u64,
-    /// How many steps the run was to have.
+    /// The number of steps of the run.
     pub steps: u32,
-    /// The step at which it showed, from zero.
+    /// The step at which it was found, from zero.
     pub step: u32,
-    /// What happened in that step.
+    /// The event of that step.
     pub event: &'static str,
     /// The promise.
     pub promise: &'static str,
-    /// What was found.
+    /// The observation.
     pub detail: String,
 }
 
-/// What happens in one step.
+/// The event of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Event {
     Steady,
@@ -121,7 +121,7 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    /// A run that this seed decides.
+    /// A run from this seed.
     pub const fn new(seed: u64, size: Size) -> Self {
         Simulation { seed, size, chance: Chance::new(seed), traffic: Traffic::new(size.callers) }
     }
@@ -130,20 +130,20 @@ impl Simulation {
     ///
     /// # Errors
     /// When a promise does not hold.
-    pub fn run(mut self) -> Result<Report, Violation> {
+    pub fn run(mut self) -> Result<RunReport, Violation> {
         let world = World::draw(&mut self.chance, self.size.rules_max);
         let mut world = world.map_err(|broken| self.violation(0, "start", broken))?;
         for step in 0..self.size.steps {
             let event = self.draw_event();
-            // A panic outside the engine's own guard must not hide its seed.
+            // A panic outside the engine must not hide the seed.
             let done = catch_unwind(AssertUnwindSafe(|| self.step(&mut world, event)));
             let done = done.unwrap_or_else(|_| {
-                Err(Broken { promise: "nothing panics", detail: "see above".to_owned() })
+                Err(BrokenPromise { promise: "nothing panics", detail: "see above".to_owned() })
             });
             done.map_err(|broken| self.violation(step, event.name(), broken))?;
         }
         let Tally { requests, admitted, refused, on_shared_counters, on_no_counter } = world.tally;
-        Ok(Report {
+        Ok(RunReport {
             seed: self.seed,
             steps: self.size.steps,
             requests,
@@ -155,8 +155,8 @@ impl Simulation {
         })
     }
 
-    fn violation(&self, step: u32, event: &'static str, broken: Broken) -> Violation {
-        let Broken { promise, detail } = broken;
+    fn violation(&self, step: u32, event: &'static str, broken: BrokenPromise) -> Violation {
+        let BrokenPromise { promise, detail } = broken;
         let (seed, steps) = (self.seed, self.size.steps);
         Violation { seed, steps, step, event, promise, detail }
     }
@@ -178,7 +178,7 @@ impl Simulation {
         }
     }
 
-    fn step(&mut self, world: &mut World, event: Event) -> Result<(), Broken> {
+    fn step(&mut self, world: &mut World, event: Event) -> Result<(), BrokenPromise> {
         match event {
             Event::Steady => self.steady(world)?,
             Event::Burst => self.burst(world)?,
@@ -186,7 +186,7 @@ impl Simulation {
             Event::Idle => world.advance(self.chance.up_to(2 * HOUR)),
             Event::Reload => world.reload(&mut self.chance)?,
             Event::Switch => world.switch(&mut self.chance)?,
-            // Mostly on: little can be checked while everything is off.
+            // Mostly on: with everything off little can be checked.
             Event::KillSwitch => world.switch_off(!world.is_off() && self.chance.one_in(2)),
             Event::SmallStepBack => world.step_back(self.chance.up_to(SECOND)),
             Event::LargeStepBack => world.step_back(self.chance.up_to(2 * DAY)),
@@ -197,8 +197,8 @@ impl Simulation {
         world.check_between()
     }
 
-    /// A few requests, a little apart.
-    fn steady(&mut self, world: &mut World) -> Result<(), Broken> {
+    /// A few requests with short pauses.
+    fn steady(&mut self, world: &mut World) -> Result<(), BrokenPromise> {
         for _ in 0..self.chance.between(1, 4) {
             world.advance(self.chance.up_to(2 * SECOND));
             let asked = self.traffic.request(&mut self.chance, &world.rules);
@@ -208,8 +208,8 @@ impl Simulation {
         Ok(())
     }
 
-    /// One caller asks the same again and again.
-    fn burst(&mut self, world: &mut World) -> Result<(), Broken> {
+    /// One caller repeats the same request.
+    fn burst(&mut self, world: &mut World) -> Result<(), BrokenPromise> {
         let asked = self.traffic.request(&mut self.chance, &world.rules);
         let apart = if self.chance.one_in(2) { 0 } else { self.chance.up_to(SECOND) };
         for _ in 0..self.chance.between(2, BURST_MAX) {
@@ -219,8 +219,8 @@ impl Simulation {
         Ok(())
     }
 
-    /// Many new callers, each once or twice.
-    fn flood(&mut self, world: &mut World) -> Result<(), Broken> {
+    /// One or two requests of each of many new callers.
+    fn flood(&mut self, world: &mut World) -> Result<(), BrokenPromise> {
         for _ in 0..self.chance.between(1, FLOOD_MAX) {
             let asked = self.traffic.stranger(&mut self.chance, &world.rules);
             for _ in 0..self.chance.between(1, 2) {
@@ -230,9 +230,9 @@ impl Simulation {
         Ok(())
     }
 
-    fn ask(&mut self, world: &mut World, asked: &DrawnRequest) -> Result<(), Broken> {
+    fn ask(&mut self, world: &mut World, asked: &DrawnRequest) -> Result<(), BrokenPromise> {
         let answered = world.ask(asked)?;
-        // A long wait idles everything else too: rarely.
+        // A long wait makes every counter idle, so it is rare.
         let patient = match answered.testable_wait() {
             None => false,
             Some(wait) if wait > PATIENCE => false,
@@ -243,12 +243,12 @@ impl Simulation {
     }
 }
 
-/// Waits exactly as long as told, alone, and asks again.
+/// Waits exactly as long as the answer says, without other requests, and retries.
 fn wait_and_retry(
     world: &mut World,
     asked: &DrawnRequest,
     refused: &AnsweredCall,
-) -> Result<(), Broken> {
+) -> Result<(), BrokenPromise> {
     let Some(told) = refused.testable_wait() else { return Ok(()) };
     world.advance(told.saturating_sub(1));
     let early = world.peek(asked);
@@ -284,7 +284,7 @@ mod tests {
     #[test]
     fn a_violation_says_how_to_see_it_again() {
         let simulation = Simulation::new(42, Size { steps: 7, ..Size::default() });
-        let broken = Broken { promise: "a promise", detail: "one too many".to_owned() };
+        let broken = BrokenPromise { promise: "a promise", detail: "one too many".to_owned() };
         let text = simulation.violation(3, Event::Burst.name(), broken).to_string();
         assert!(text.starts_with("seed 42, step 3 (burst): a promise does not hold: one too many"));
         assert!(text.ends_with("cargo run -p tidegate-simulation -- --seed 42 --steps 7"));

@@ -1,16 +1,18 @@
-//! Who asks for what.
+//! Random requests.
 
 use crate::chance::Chance;
-use crate::written::{DrawnDescriptor, DrawnRequest, PLANS, Values, WrittenRule, WrittenRules};
+use crate::written_rules::{
+    DrawnDescriptor, DrawnRequest, PLANS, Values, WrittenRule, WrittenRules,
+};
 
 /// The most descriptors of one request.
 const DESCRIPTORS_MAX: u64 = 3;
 
-/// Draws requests from a few known callers, and from ever new ones.
+/// Draws requests of a few known callers and of new ones.
 #[derive(Clone, Debug)]
 pub(crate) struct Traffic {
     callers: u64,
-    /// Callers met once so far.
+    /// The number of new callers so far.
     strangers: u64,
 }
 
@@ -19,13 +21,13 @@ impl Traffic {
         Traffic { callers, strangers: 0 }
     }
 
-    /// A request of a caller who may come again.
+    /// A request of a known caller.
     pub(crate) fn request(&self, chance: &mut Chance, rules: &WrittenRules) -> DrawnRequest {
         let caller = chance.between(0, self.callers.saturating_sub(1));
         draw(chance, rules, caller)
     }
 
-    /// A request of somebody new.
+    /// A request of a new caller.
     pub(crate) fn stranger(&mut self, chance: &mut Chance, rules: &WrittenRules) -> DrawnRequest {
         self.strangers += 1;
         draw(chance, rules, self.callers + self.strangers)
@@ -74,7 +76,7 @@ fn descriptor(chance: &mut Chance, rule: &WrittenRule, caller: u64) -> DrawnDesc
     (entries, own_cost)
 }
 
-/// A value that the level takes, mostly; else one that another rule of the key may take.
+/// Mostly a value that the level matches, otherwise one that another rule of the key may match.
 fn value(chance: &mut Chance, key: &str, values: &Values, caller: u64) -> String {
     if chance.percent(75) {
         match values {

@@ -1,6 +1,5 @@
-//! The production engine with everything around it, and what the simulation
-//! knows of it: the rules as written, the switches that were set, the permits
-//! that are out, the history of every counter.
+//! The production engine, and the simulation's own record of it: rules, switches, held permits, and
+//! the history of every counter.
 
 use std::sync::Arc;
 
@@ -12,24 +11,24 @@ use tidegate_engine::{
 
 use crate::chance::Chance;
 use crate::checker::{
-    Broken, ChargeCheck, Checks, DecisionCheck, KillSwitch, MemoryBudget, NeededRefusal, NeverFits,
-    Outcome, PeekAgrees, Roles, SlotsInUse, Steadfast, SwitchReach,
+    BrokenPromise, ChargeCheck, Checks, DecisionCheck, KillSwitch, MemoryBudget, NeededRefusal,
+    NeverFits, Outcome, PeekAgrees, Roles, SlotsInUse, StableEnforcement, SwitchReach,
 };
 use crate::history::History;
-use crate::seen::SeenVerdict;
+use crate::seen_verdict::SeenVerdict;
 use crate::time::SECOND;
-use crate::written::{
+use crate::written_rules::{
     DOMAIN, DrawnRequest, ExpectedVerdict, Kind, LimitName, Subject, Switches, Terms, WrittenRules,
     draw_mode, draw_percent, limit_name,
 };
 
-/// The smallest budget that a store takes.
+/// The smallest budget that a store accepts.
 const BUDGET_SMALL: usize = 64 * 1024;
 const BUDGET_LARGE: usize = 4 * 1024 * 1024;
 
 type SimulatedEngine = Engine<MemoryStore, Arc<ManualClock>>;
 
-/// One system under simulation.
+/// The simulated system.
 #[derive(Debug)]
 pub(crate) struct World {
     engine: Arc<SimulatedEngine>,
@@ -41,23 +40,23 @@ pub(crate) struct World {
     peaks: Vec<u64>,
     budget_bytes: usize,
     history: History,
-    steadfast: Steadfast,
-    permits: Vec<Out>,
+    stable_enforcement: StableEnforcement,
+    permits: Vec<HeldPermit>,
     permits_given: u64,
     pub(crate) checks: Checks,
     pub(crate) tally: Tally,
 }
 
-/// A permit that is out.
+/// A permit that was not returned yet.
 #[derive(Debug)]
-struct Out {
+struct HeldPermit {
     number: u64,
     permit: Permit<MemoryStore, Arc<ManualClock>>,
-    /// The counters that it holds slots of, and the terms they were taken under.
+    /// The counters whose slots it holds, and their terms at that time.
     slots: Vec<(Subject, Terms)>,
 }
 
-/// How many requests there were.
+/// Counts of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) requests: u64,
@@ -67,7 +66,7 @@ pub(crate) struct Tally {
     pub(crate) on_no_counter: u64,
 }
 
-/// What a request was answered, and what it should have met.
+/// A request's answer and the limits that should apply to it.
 #[derive(Debug)]
 pub(crate) struct AnsweredCall {
     pub(crate) seen: SeenVerdict,
@@ -76,7 +75,7 @@ pub(crate) struct AnsweredCall {
 
 impl World {
     /// A world with its first rules.
-    pub(crate) fn draw(chance: &mut Chance, rules_max: usize) -> Result<Self, Broken> {
+    pub(crate) fn draw(chance: &mut Chance, rules_max: usize) -> Result<Self, BrokenPromise> {
         let budget_bytes = if chance.one_in(2) { BUDGET_SMALL } else { BUDGET_LARGE };
         let when_full = *chance.pick(&[WhenFull::Approximate, WhenFull::Allow, WhenFull::Deny]);
         let config = MemoryConfig { budget_bytes, when_full, seed: Some(chance.next()) };
@@ -93,7 +92,7 @@ impl World {
             peaks: Vec::new(),
             budget_bytes,
             history: History::default(),
-            steadfast: Steadfast::default(),
+            stable_enforcement: StableEnforcement::default(),
             permits: Vec::new(),
             permits_given: 0,
             checks: Checks::default(),
@@ -108,19 +107,19 @@ impl World {
         self.clock.now().as_nanos()
     }
 
-    /// Turns the clock forward.
+    /// Advances the clock.
     pub(crate) fn advance(&self, nanos: u64) {
         self.clock.advance(Nanos::new(nanos));
     }
 
-    /// Turns the clock back.
+    /// Sets the clock back.
     pub(crate) fn step_back(&mut self, nanos: u64) {
         self.peaks.push(self.now());
         self.clock.set(Timestamp::from_nanos(self.now().saturating_sub(nanos)));
     }
 
-    /// Asks, and checks everything that can be told from the answer.
-    pub(crate) fn ask(&mut self, asked: &DrawnRequest) -> Result<AnsweredCall, Broken> {
+    /// Sends a request and checks its answer.
+    pub(crate) fn ask(&mut self, asked: &DrawnRequest) -> Result<AnsweredCall, BrokenPromise> {
         let expected = self.rules.expect(asked, &self.switches);
         let before = self.peek(asked);
         let (seen, permit) = with_request(asked, |request| {
@@ -136,7 +135,7 @@ impl World {
             let held =
                 expected.iter().filter(|one| matches!(one.terms.kind, Kind::Concurrency { .. }));
             let slots = held.map(|one| (one.subject.clone(), one.terms)).collect();
-            self.permits.push(Out { number, permit, slots });
+            self.permits.push(HeldPermit { number, permit, slots });
         }
         Ok(AnsweredCall { seen, expected })
     }
@@ -146,11 +145,12 @@ impl World {
         with_request(asked, |request| SeenVerdict::of(&self.engine.apply_now(Verb::Peek, request)))
     }
 
-    /// Gives some permits back, in any order.
+    /// Returns some permits in random order.
     pub(crate) fn give_back(&mut self, chance: &mut Chance, share_percent: u64) {
-        let (staying, leaving): (Vec<Out>, Vec<Out>) = std::mem::take(&mut self.permits)
-            .into_iter()
-            .partition(|_| !chance.percent(share_percent));
+        let (staying, leaving): (Vec<HeldPermit>, Vec<HeldPermit>) =
+            std::mem::take(&mut self.permits)
+                .into_iter()
+                .partition(|_| !chance.percent(share_percent));
         self.permits = staying;
         let now = self.now();
         for out in leaving {
@@ -161,14 +161,14 @@ impl World {
         }
     }
 
-    /// Puts the next version of the rules in place.
-    pub(crate) fn reload(&mut self, chance: &mut Chance) -> Result<(), Broken> {
+    /// Loads the next version of the rules.
+    pub(crate) fn reload(&mut self, chance: &mut Chance) -> Result<(), BrokenPromise> {
         self.rules.change(chance);
         self.install()
     }
 
-    /// Sets or takes back a run-time switch.
-    pub(crate) fn switch(&mut self, chance: &mut Chance) -> Result<(), Broken> {
+    /// Sets or removes a run-time switch.
+    pub(crate) fn switch(&mut self, chance: &mut Chance) -> Result<(), BrokenPromise> {
         let limits: Vec<LimitName> =
             self.rules.all_limits().map(|(path, limit)| limit_name(path, limit)).collect();
         if limits.is_empty() {
@@ -216,8 +216,8 @@ impl World {
         }
     }
 
-    /// Checks what holds between requests.
-    pub(crate) fn check_between(&mut self) -> Result<(), Broken> {
+    /// Checks the promises that hold between requests.
+    pub(crate) fn check_between(&mut self) -> Result<(), BrokenPromise> {
         let stats = self.engine.store().stats();
         self.tally.on_shared_counters = stats.shared;
         self.tally.on_no_counter = stats.unmetered;
@@ -225,7 +225,7 @@ impl World {
         self.checks.note("memory stays within the budget", budget.check(stats.bytes))
     }
 
-    fn install(&self) -> Result<(), Broken> {
+    fn install(&self) -> Result<(), BrokenPromise> {
         let source = Source::new("drawn.yaml", self.rules.to_string());
         let snapshot = compile(&[source], &Options::default())
             .map_err(|report| broken("drawn rules compile", &report))?;
@@ -248,7 +248,7 @@ impl World {
         before: &SeenVerdict,
         seen: &SeenVerdict,
         after: &SeenVerdict,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), BrokenPromise> {
         let checks = &mut self.checks;
         checks.note("every request is decided", DecisionCheck::check(seen))?;
         let kill_switch = KillSwitch { off: self.off };
@@ -260,7 +260,7 @@ impl World {
         checks.note("an outcome follows from its rulings", Outcome::check(seen))?;
         for (one, ruling) in expected.iter().zip(&seen.rulings) {
             if (1..100).contains(&one.mode.enforce_percent()) {
-                let finding = self.steadfast.check(one, ruling.role);
+                let finding = self.stable_enforcement.check(one, ruling.role);
                 checks.note("a share of keys stays the same", finding)?;
             }
         }
@@ -274,13 +274,13 @@ impl World {
         self.judge_counters(expected, seen, after)
     }
 
-    /// Checks each counter that the request met.
+    /// Checks each counter of the request.
     fn judge_counters(
         &mut self,
         expected: &[ExpectedVerdict],
         seen: &SeenVerdict,
         after: &SeenVerdict,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), BrokenPromise> {
         let now = self.now();
         for (one, ruling) in expected.iter().zip(&seen.rulings) {
             let track = self.history.look(&one.subject, one.terms, now, &self.peaks);
@@ -293,7 +293,7 @@ impl World {
                 self.checks.bound(track).map_err(|broken| about(&one.subject, broken))?;
             } else if !ruling.admitted {
                 self.checks.note("never means too large", NeverFits::check(one, ruling))?;
-                // What the request has charged already to the same counter counts too.
+                // An earlier charge of this request to the same counter counts too.
                 let alone =
                     expected.iter().filter(|other| other.subject == one.subject).count() == 1;
                 if alone && NeededRefusal::can_tell(track) {
@@ -321,22 +321,22 @@ impl World {
 }
 
 impl AnsweredCall {
-    /// How long to wait, where the promise of a retry can be put to the test:
-    /// each limit has a counter of its own, and nothing but time decides.
+    /// How long to wait, if the promised retry can be tested: each limit has its own counter, and
+    /// only time decides.
     pub(crate) fn testable_wait(&self) -> Option<u64> {
         let tidegate_engine::Retry::After(wait) = self.seen.retry else { return None };
         let single = self.expected.len() == 1;
         let twins = self.expected.iter().enumerate().any(|(at, one)| {
             self.expected.iter().skip(at + 1).any(|other| other.subject == one.subject)
         });
-        // An allowance of another limit may close meanwhile; under `charge:
-        // always` a refusal uses the others up.
+        // An allowance of another limit may close meanwhile, and under `charge: always` a refusal
+        // charges the others.
         let charged = self.seen.rulings.iter().any(|ruling| ruling.taken > 0);
         let enforced = |one: &usize| self.seen.rulings[*one].role != Role::Observed;
         let soft = (0..self.expected.len())
             .filter(enforced)
             .any(|at| self.expected[at].terms.soft.is_some());
-        // Slots come back when their permit is dropped, which nobody can foretell.
+        // Slots return when their permit is dropped, at an unknown time.
         let in_flight = |one: &usize| {
             matches!(self.expected[*one].terms.kind, Kind::Concurrency { .. })
                 && !self.seen.rulings[*one].admitted
@@ -352,8 +352,8 @@ impl AnsweredCall {
     }
 }
 
-/// Whether a request puts two limits on one counter. Each brings it in line with
-/// its own numbers, so even a peek changes what the other finds.
+/// Whether two limits of a request share a counter. Each adapts it to its own numbers, so even a
+/// peek changes it for the other.
 fn is_under_two_plans(expected: &[ExpectedVerdict]) -> bool {
     expected.iter().any(|one| {
         let differs =
@@ -362,7 +362,7 @@ fn is_under_two_plans(expected: &[ExpectedVerdict]) -> bool {
     })
 }
 
-/// The request as the engine takes it.
+/// Calls `then` with the engine's form of the request.
 fn with_request<R>(asked: &DrawnRequest, then: impl FnOnce(&Request<'_>) -> R) -> R {
     let entries: Vec<Vec<Entry<'_>>> = asked
         .descriptors
@@ -377,10 +377,10 @@ fn with_request<R>(asked: &DrawnRequest, then: impl FnOnce(&Request<'_>) -> R) -
     then(&Request::new(DOMAIN, &descriptors).with_cost(asked.cost))
 }
 
-fn broken(promise: &'static str, detail: &impl ToString) -> Broken {
-    Broken { promise, detail: detail.to_string() }
+fn broken(promise: &'static str, detail: &impl ToString) -> BrokenPromise {
+    BrokenPromise { promise, detail: detail.to_string() }
 }
 
-fn about(subject: &Subject, Broken { promise, detail }: Broken) -> Broken {
-    Broken { promise, detail: format!("{detail}: {subject:?}") }
+fn about(subject: &Subject, BrokenPromise { promise, detail }: BrokenPromise) -> BrokenPromise {
+    BrokenPromise { promise, detail: format!("{detail}: {subject:?}") }
 }

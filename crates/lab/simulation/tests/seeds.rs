@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use tidegate_simulation::{Report, Simulation, Size};
+use tidegate_simulation::{RunReport, Simulation, Size};
 
 /// Runs seeds; a promise that does not hold fails the test with its seed.
-fn run(seeds: Range<u64>) -> Vec<Report> {
+fn run(seeds: Range<u64>) -> Vec<RunReport> {
     let run = |seed| Simulation::new(seed, Size::default()).run();
     seeds.map(|seed| run(seed).unwrap_or_else(|violation| panic!("{violation}"))).collect()
 }
 
-fn total(reports: &[Report], count: impl Fn(&Report) -> u64) -> u64 {
+fn total(reports: &[RunReport], count: impl Fn(&RunReport) -> u64) -> u64 {
     reports.iter().map(count).sum()
 }
 

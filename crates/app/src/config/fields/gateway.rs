@@ -8,7 +8,7 @@ use tidegate_document::{Network, section};
 use tidegate_engine::Mode;
 
 use super::{DAY, HOUR, MANY, SECOND, Tls};
-use crate::config::kinds::{AccessLogFormat, Address, Percent, SwitchMode};
+use crate::config::kinds::{AccessLogFormat, Address, CallerFormat, Percent, SwitchMode};
 
 section! {
     /// A reverse proxy with every limiter.
@@ -33,6 +33,9 @@ section! {
         header_timeout: Duration = "10s" in SECOND..=HOUR,
         /// How long a connection may be idle.
         idle_timeout: Duration = "75s" in SECOND..=DAY,
+        /// The minimum rate at which a client must take an answer that waits for it, in bytes per second, on average
+        /// over `idle_timeout`; a slower one is cut off. 0 for no minimum.
+        send_rate_min: u32 = "240" in 0..=MANY,
         /// The access log.
         access_log: AccessLog,
         /// How many refusals are logged as examples, per ten seconds; 0 for none.
@@ -47,6 +50,8 @@ section! {
         to: Option<PathBuf> = "off",
         /// One JSON object a line, or the common format of web servers.
         format: AccessLogFormat = "json",
+        /// How JSON lines name the caller: as `categories.caller` identifies it, hashed, or not at all.
+        caller: CallerFormat = "plain",
         /// One of this many requests is logged.
         one_of: u32 = "1" in 1..=MANY,
         /// The maximum of lines that wait to be written; more are dropped and counted.

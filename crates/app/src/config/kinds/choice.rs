@@ -113,6 +113,20 @@ choices! {
 }
 
 choices! {
+    /// How the access log names callers.
+    #[derive(Default)]
+    pub enum CallerFormat {
+        /// As they are.
+        #[default]
+        Plain = "plain",
+        /// By the beginning of their SHA-256.
+        Hashed = "hashed",
+        /// Not at all.
+        Off = "off",
+    }
+}
+
+choices! {
     /// The form of the access log.
     #[derive(Default)]
     pub enum AccessLogFormat {

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde_json::{Value, json};
 use tidegate_document::{Bounds, Fault, Kind, Scalar, Secrecy, SettingKind};
+use tidegate_requests::{AccessToken, TokenError};
 use tidegate_stores::RedisSettings;
 
 /// The minimum of characters in a token: shorter ones can be guessed.
@@ -74,6 +75,46 @@ text_kind! {
         }
         let message = format!("a token has at least {SECRET_CHARS_MIN} characters");
         Err(Fault::new("weak_token", message).hint("use a long random one"))
+    }
+}
+
+/// An access token: `HASH NAME ROLES [EXPIRES]`. The hash is never shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Token(AccessToken);
+
+impl Token {
+    /// The token.
+    pub const fn get(&self) -> &AccessToken {
+        &self.0
+    }
+}
+
+impl Kind for Token {
+    fn words() -> String {
+        "`HASH NAME ROLES [EXPIRES]`".to_owned()
+    }
+
+    fn schema(_: &Bounds) -> Value {
+        let roles = "(read|check|change)";
+        let pattern = format!(
+            "^[0-9A-Fa-f]{{64}} +[^ ]+ +{roles}(\\+{roles})*( +[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}})?$"
+        );
+        json!({"type": "string", "pattern": pattern})
+    }
+
+    fn parse(scalar: &Scalar<'_>, bounds: &Bounds) -> Result<Self, Fault> {
+        String::parse(scalar, bounds)?.parse().map(Token).map_err(|error: TokenError| {
+            Fault::new("invalid_token", error.to_string())
+                .hint("`printf %s TOKEN | sha256sum` prints the hash of a token")
+        })
+    }
+}
+
+impl SettingKind for Token {
+    const SECRECY: Secrecy = Secrecy::Secret;
+
+    fn show(&self) -> Value {
+        Value::from(self.0.to_string())
     }
 }
 

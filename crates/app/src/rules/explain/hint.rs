@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use tidegate_document::closest;
-use tidegate_rules::{Domain, Ending, LevelExplanation, Rule, Shown, Snapshot};
+use tidegate_rules::{Domain, LevelExplanation, MatchOutcome, Rule, ShownValue, Snapshot};
 
 /// The maximum of items that a hint lists.
 const LISTED_MAX: usize = 8;
@@ -13,12 +13,12 @@ pub(super) fn hint(
     snapshot: &Snapshot,
     domain: &Domain,
     levels: &[LevelExplanation],
-    ending: &Ending,
+    ending: &MatchOutcome,
 ) -> Option<String> {
     let rules = || snapshot.rules().iter().filter(|rule| rule.domain() == domain.name());
     match ending {
-        Ending::Rule { .. } | Ending::NoEntries => None,
-        Ending::NoMatch => {
+        MatchOutcome::Rule { .. } | MatchOutcome::NoEntries => None,
+        MatchOutcome::NoMatch => {
             let (last, before) = levels.split_last()?;
             if last.tried.is_empty() {
                 return unknown_key(last, before);
@@ -32,11 +32,11 @@ pub(super) fn hint(
             }
             Some(format!("the values of `{}` here: {}", last.key, list(&values)?))
         }
-        Ending::NoLimitThere { path } => {
+        MatchOutcome::NoLimitThere { path } => {
             let paths = unique(below(rules(), path).map(Rule::path));
             Some(format!("add the entries of a rule further down: {}", list(&paths)?))
         }
-        Ending::NoSuchPlan { path } => {
+        MatchOutcome::NoSuchPlan { path } => {
             let plans = rules().filter(|rule| rule.path() == path).filter_map(Rule::plan);
             let plans = unique(plans);
             let value = levels.last().map_or("", |level| level.value.as_str());
@@ -74,8 +74,8 @@ fn below<'s>(rules: impl Iterator<Item = &'s Rule>, path: &str) -> impl Iterator
 fn value_at<'s>(rule: &'s Rule, depth: usize, level: &LevelExplanation) -> Option<&'s str> {
     let found = rule.levels().get(depth).filter(|found| found.key() == level.key)?;
     match found.shown() {
-        Shown::Written(text) | Shown::Shared(text) => Some(text),
-        Shown::KeyOnly | Shown::Requested => None,
+        ShownValue::Written(text) | ShownValue::Shared(text) => Some(text),
+        ShownValue::KeyOnly | ShownValue::Requested => None,
     }
 }
 

@@ -52,7 +52,7 @@ impl TextSource for DocumentSource {
         let name = self.path.to_string_lossy().into_owned();
         let text = match reader::read(&self.path) {
             Ok(text) => text,
-            Err(cause) => return Err(LoadError::new(vec![Fault { place: name, cause }])),
+            Err(cause) => return Err(LoadError { faults: vec![Fault { place: name, cause }] }),
         };
         let stamps = self.named.get();
         let stamps = stamps.iter().map(|path| Source::new(path.to_string_lossy(), stamp(path)));

@@ -11,7 +11,7 @@ use tidegate_rules::Source;
 
 use super::reader::{self, Reader, SourceNames};
 use super::walk::{Selection, Walk};
-use super::watched_paths::{PathCollector, WatchedPaths};
+use super::watched_paths::WatchedPaths;
 use super::{LoadError, TextSource};
 
 /// Rules from files and directories.
@@ -37,13 +37,12 @@ impl TextSource for FileSource {
     }
 
     fn watched(&self) -> WatchedPaths {
-        let mut walk = Walk::new(Selection::RuleFiles, PathCollector::default());
+        let mut walk = Walk::new(Selection::RuleFiles, WatchedPaths::new());
         for path in &self.paths {
             walk.visitor.add_path(path);
             walk.walk_required(path);
         }
         // Loading reports the faults.
-        let (places, _) = walk.finish();
-        places.into_paths()
+        walk.finish().0
     }
 }

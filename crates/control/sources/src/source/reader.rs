@@ -54,14 +54,10 @@ impl Reader {
 /// The texts of a walk, unless it had faults.
 pub(super) fn texts(walk: Walk<Reader>) -> Result<Vec<Source>, LoadError> {
     let (reader, faults) = walk.finish();
-    if faults.is_empty() { Ok(reader.sources) } else { Err(LoadError::new(faults)) }
+    if faults.is_empty() { Ok(reader.sources) } else { Err(LoadError { faults }) }
 }
 
 impl Visitor for Reader {
-    fn directory(&mut self, _path: &Path) {}
-
-    fn link(&mut self, _path: &Path) {}
-
     fn file(&mut self, path: &Path) -> Result<(), Cause> {
         // A shell's pipe has no canonical path.
         let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());

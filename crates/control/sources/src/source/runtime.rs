@@ -1,13 +1,11 @@
 //! Rules in the layout of envoyproxy/ratelimit: a runtime directory.
 //!
-//! Root, subdirectory and application directory are joined, and every file below
-//! is a rule file, whatever it is called. Sources have the names that upstream
-//! shows. Where this differs:
+//! Joins root, subdirectory and application directory; every file below is a rule file, whatever its name. Sources have
+//! the names that upstream shows. Differences:
 //!
 //! - files are in the order of their names, not in a random one;
-//! - names that begin with two dots are always skipped: they are the insides of
-//!   a mounted volume, and upstream reads them a second time
-//!   (envoyproxy/ratelimit#367);
+//! - names that begin with two dots are always skipped: a mounted volume keeps its files there, and upstream reads them a
+//!   second time (envoyproxy/ratelimit#367);
 //! - links to directories are followed;
 //! - an unreadable file or a missing directory is an error, not a smaller set of rules.
 //!
@@ -20,7 +18,7 @@ use tidegate_rules::Source;
 
 use super::reader::{self, Reader, SourceNames};
 use super::walk::{Selection, Walk};
-use super::watched_paths::{PathCollector, WatchedPaths};
+use super::watched_paths::WatchedPaths;
 use super::{LoadError, TextSource};
 
 /// Rules in the layout of envoyproxy/ratelimit.
@@ -51,7 +49,7 @@ pub enum DotFiles {
 /// Which changes of a runtime directory count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RuntimeChanges {
-    /// Only a swap of the root: what changes below is read with the next swap.
+    /// Only a swap of the root; changes below it are read with the next swap.
     #[default]
     Root,
     /// Every change in the directory of the rules and below it.
@@ -91,19 +89,17 @@ impl TextSource for RuntimeSource {
     }
 
     fn watched(&self) -> WatchedPaths {
-        let mut walk = Walk::new(self.selection(), PathCollector::default());
+        let mut walk = Walk::new(self.selection(), WatchedPaths::new());
         match self.changes {
             RuntimeChanges::Root => {
                 walk.visitor.add_path(&self.root);
-                let (places, _) = walk.finish();
-                places.into_paths().with_mark(mark(&self.root))
+                walk.finish().0.with_mark(mark(&self.root))
             }
             RuntimeChanges::Directory => {
                 let directory = self.directory();
                 walk.visitor.add_path(&directory);
                 walk.walk_from(&directory);
-                let (places, _) = walk.finish();
-                places.into_paths()
+                walk.finish().0
             }
         }
     }

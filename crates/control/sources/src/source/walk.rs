@@ -1,8 +1,7 @@
-//! The way through files and directories to those that hold rules.
+//! Walks through files and directories to the rule files.
 //!
-//! Sorted by name, links followed, bounded in depth and in number. What is
-//! done with a file is the visitor's business: reading it is one visitor's work,
-//! listing the places to watch another's, and both must walk the same way.
+//! Sorted by name, links followed, bounded in depth and in number. One visitor reads the files, another lists the paths to
+//! watch; sharing the walk makes sure that both see the same files.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -10,25 +9,25 @@ use std::path::{Path, PathBuf};
 
 use super::{Cause, Fault};
 
-/// How many levels of directories are followed: rules are sorted by hand, and
-/// nobody sorts deeper than this.
+/// How many levels of directories are followed: people sort rules by hand, and not deeper than this.
 pub const DEPTH_MAX: usize = 16;
-/// The most directory entries that are looked at, rule files or not. Somebody
-/// who gives `/` by mistake should be told soon.
+/// The maximum of directory entries, rule files or not, so that `/` given by mistake fails soon.
 pub const ENTRIES_MAX: usize = 100_000;
-/// The most faults that one error lists.
+/// The maximum of faults that one error lists.
 pub const FAULTS_MAX: usize = 100;
 
-/// What becomes of the things on the way.
+/// Handles the entries of a walk.
 pub(super) trait Visitor {
-    /// A directory whose entries are looked at, by its real path.
-    fn directory(&mut self, place: &Path);
+    /// A directory that the walk enters, by its real path.
+    fn directory(&mut self, _path: &Path) {}
 
-    /// A symbolic link among a directory's entries, whatever it leads to.
-    fn link(&mut self, path: &Path);
+    /// A symbolic link in a directory, whatever its target is.
+    fn link(&mut self, _path: &Path) {}
 
     /// A rule file.
-    fn file(&mut self, path: &Path) -> Result<(), Cause>;
+    fn file(&mut self, _path: &Path) -> Result<(), Cause> {
+        Ok(())
+    }
 }
 
 /// Which entries of a directory count.
@@ -38,8 +37,8 @@ pub(super) enum Selection {
     RuleFiles,
     /// Every name that does not begin with a dot.
     Visible,
-    /// Every name that does not begin with two dots. Those are the insides of
-    /// a volume that Kubernetes mounts, and are reached by links beside them.
+    /// Every name that does not begin with two dots: Kubernetes keeps the files of a mounted volume under such names, and
+    /// links beside them lead there.
     Everything,
 }
 
@@ -70,7 +69,7 @@ pub(super) struct Walk<V> {
     pub(super) visitor: V,
     selection: Selection,
     faults: Vec<Fault>,
-    /// Rule files that were reached, also those reached twice.
+    /// Rule files that were reached; one that is reached twice counts twice.
     files: usize,
     entries: usize,
     /// A maximum was reached: the walk ends.

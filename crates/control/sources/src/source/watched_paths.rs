@@ -17,7 +17,6 @@ use std::fs;
 use std::ops::Bound;
 use std::path::{Component, Path, PathBuf};
 
-use super::Cause;
 use super::walk::Visitor;
 
 /// The most links on the way to one path, the limit of the system.
@@ -98,17 +97,7 @@ impl WatchedPaths {
     }
 }
 
-/// Collects the paths to watch during a walk.
-#[derive(Debug, Default)]
-pub(super) struct PathCollector {
-    watched: WatchedPaths,
-}
-
-impl PathCollector {
-    pub(super) fn into_paths(self) -> WatchedPaths {
-        self.watched
-    }
-
+impl WatchedPaths {
     /// Adds what a path depends on: the links on the way, and its end or first missing part.
     pub(super) fn add_path(&mut self, path: &Path) {
         // Fails only for an empty path or a missing working directory.
@@ -123,11 +112,11 @@ impl PathCollector {
             }
             let next = current.join(&part);
             let Ok(metadata) = fs::symlink_metadata(&next) else {
-                self.watched.add_entry(current, part);
+                self.add_entry(current, part);
                 return;
             };
             if metadata.is_symlink() {
-                self.watched.add_entry(&current, &part);
+                self.add_entry(&current, &part);
                 links += 1;
                 let Ok(target) = fs::read_link(&next) else { return };
                 if links > LINKS_MAX {
@@ -140,7 +129,7 @@ impl PathCollector {
             }
             // The root is in no directory.
             if rest.is_empty() && current.has_root() {
-                self.watched.add_entry(&current, &part);
+                self.add_entry(&current, &part);
             }
             current = next;
         }
@@ -153,17 +142,14 @@ fn parts(path: &Path) -> impl DoubleEndedIterator<Item = OsString> {
     parts.map(|part| part.as_os_str().to_owned())
 }
 
-impl Visitor for PathCollector {
+/// Collects the paths to watch during a walk.
+impl Visitor for WatchedPaths {
     fn directory(&mut self, path: &Path) {
-        self.watched.add_directory(path);
+        self.add_directory(path);
     }
 
     fn link(&mut self, path: &Path) {
         self.add_path(path);
-    }
-
-    fn file(&mut self, _path: &Path) -> Result<(), Cause> {
-        Ok(())
     }
 }
 

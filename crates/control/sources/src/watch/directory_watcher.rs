@@ -8,7 +8,6 @@
 //! The [schedule](super::schedule) decides when to load after an event.
 
 use std::collections::{BTreeSet, HashMap};
-use std::fmt;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -29,6 +28,14 @@ type Handler = Box<dyn FnMut(notify::Result<Event>) + Send>;
 pub(super) type Open = fn(Handler) -> notify::Result<Box<dyn Watcher + Send>>;
 
 /// Opens a watcher of the system.
+#[cfg(target_os = "linux")]
+pub(super) fn open(handler: Handler) -> notify::Result<Box<dyn Watcher + Send>> {
+    use super::inotify_watcher::InotifyWatcher;
+    Ok(Box::new(InotifyWatcher::new(handler, notify::Config::default())?))
+}
+
+/// Opens a watcher of the system.
+#[cfg(not(target_os = "linux"))]
 pub(super) fn open(handler: Handler) -> notify::Result<Box<dyn Watcher + Send>> {
     Ok(Box::new(notify::recommended_watcher(handler)?))
 }
@@ -42,12 +49,6 @@ pub(super) struct DirectoryWatcher {
     wanted: Arc<Mutex<WatchedPaths>>,
     /// Watched directories, with their identity when the watch began.
     held: HashMap<PathBuf, Option<(u64, u64)>>,
-}
-
-impl fmt::Debug for DirectoryWatcher {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("DirectoryWatcher").field("held", &self.held).finish_non_exhaustive()
-    }
 }
 
 /// The result of [`DirectoryWatcher::follow`].

@@ -47,18 +47,10 @@ enum ContentKey {
     Reason(String),
 }
 
-/// The result of accepting texts.
-#[derive(Debug)]
-pub(super) struct AcceptedTexts {
-    version: u64,
-    warnings: Vec<Problem>,
-    /// Whether they differ from the active ones and were published.
-    new: bool,
-}
-
-/// Accepts texts; the second argument is the active version.
+/// Accepts texts; the second argument is the active version. Returns their version and warnings, and whether they
+/// differ from the active ones and were published.
 pub(super) type Accept =
-    Box<dyn FnMut(&[Source], Option<u64>) -> Result<AcceptedTexts, ReloadError> + Send>;
+    Box<dyn FnMut(&[Source], Option<u64>) -> Result<(u64, Vec<Problem>, bool), ReloadError> + Send>;
 
 /// Compiles texts as rules.
 pub(super) fn rules(
@@ -72,7 +64,7 @@ pub(super) fn rules(
         if new {
             publish(snapshot);
         }
-        Ok(AcceptedTexts { version, warnings, new })
+        Ok((version, warnings, new))
     })
 }
 
@@ -82,7 +74,7 @@ pub(super) fn document(
 ) -> Accept {
     Box::new(move |sources, _| {
         let warnings = activate(sources).map_err(ReloadError::Wrong)?;
-        Ok(AcceptedTexts { version: hashed(sources).digest(), warnings, new: true })
+        Ok((hashed(sources).digest(), warnings, true))
     })
 }
 
@@ -125,11 +117,13 @@ impl<S: TextSource> Loader<S> {
         if self.failed.as_ref() == Some(&seen) && !again {
             return Outcome::AsFailed;
         }
-        match self.accept_new(sources) {
-            Ok((loaded, published)) => {
-                self.active = Some((seen, loaded.version));
+        let active = self.active.as_ref().map(|(_, version)| *version);
+        match contained(|| (self.accept)(&sources, active)) {
+            Ok((version, warnings, is_new)) => {
+                self.active = Some((seen, version));
                 self.failed = None;
-                if published { Outcome::Published(loaded) } else { Outcome::Renamed(loaded) }
+                let loaded = LoadedTexts { version, sources, warnings };
+                if is_new { Outcome::Published(loaded) } else { Outcome::Renamed(loaded) }
             }
             Err(error) => self.fail(seen, error, true),
         }
@@ -141,14 +135,6 @@ impl<S: TextSource> Loader<S> {
         }
         self.failed = Some(seen);
         Outcome::Failed(error)
-    }
-
-    /// The texts, and whether they were published.
-    fn accept_new(&mut self, sources: Vec<Source>) -> Result<(LoadedTexts, bool), ReloadError> {
-        let active = self.active.as_ref().map(|(_, version)| *version);
-        let AcceptedTexts { version, warnings, new } =
-            contained(|| (self.accept)(&sources, active))?;
-        Ok((LoadedTexts { version, sources, warnings }, new))
     }
 }
 

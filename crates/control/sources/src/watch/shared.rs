@@ -34,85 +34,89 @@ impl Signals {
     }
 }
 
+/// Signals and status, under one lock.
 #[derive(Debug, Default)]
-struct Mailbox {
+struct State {
     signals: Signals,
     last_ticket: Ticket,
-}
-
-#[derive(Debug, Default)]
-struct Board {
     status: Arc<WatchStatus>,
     /// The thread has ended: no new status follows.
     over: bool,
 }
 
-/// Signals and status.
+/// What the thread shares with others.
 #[derive(Debug, Default)]
 pub(super) struct SharedState {
-    mailbox: Mutex<Mailbox>,
-    sent: Condvar,
-    board: Mutex<Board>,
-    posted: Condvar,
+    state: Mutex<State>,
+    /// Notified of every change.
+    changed: Condvar,
 }
 
 impl SharedState {
+    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let result = change(&mut self.state.lock());
+        self.changed.notify_all();
+        result
+    }
+
     /// Sends a signal to the thread.
     pub(super) fn signal(&self, set: impl FnOnce(&mut Signals)) {
-        set(&mut self.mailbox.lock().signals);
-        self.sent.notify_one();
+        self.change(|state| set(&mut state.signals));
     }
 
-    /// Requests a reload.
-    pub(super) fn request_reload(&self) -> Ticket {
-        let mut mailbox = self.mailbox.lock();
-        mailbox.signals.reload = true;
-        mailbox.last_ticket = Ticket(mailbox.last_ticket.0.saturating_add(1));
-        let ticket = mailbox.last_ticket;
-        drop(mailbox);
-        self.sent.notify_one();
-        ticket
-    }
-
-    /// All signals since the last call, and the last requested reload; waits for a signal up to
-    /// `patience`.
+    /// All signals since the last call, and the last requested reload; waits for a signal up to `patience`.
     pub(super) fn signals(&self, patience: Duration) -> (Signals, Ticket) {
-        let mut mailbox = self.mailbox.lock();
-        self.sent.wait_while_for(&mut mailbox, |mailbox| mailbox.signals.is_empty(), patience);
-        (std::mem::take(&mut mailbox.signals), mailbox.last_ticket)
-    }
-
-    pub(super) fn status(&self) -> Arc<WatchStatus> {
-        Arc::clone(&self.board.lock().status)
+        let mut state = self.state.lock();
+        self.changed.wait_while_for(&mut state, |state| state.signals.is_empty(), patience);
+        (std::mem::take(&mut state.signals), state.last_ticket)
     }
 
     /// Replaces the status.
     pub(super) fn post(&self, status: Arc<WatchStatus>) {
-        self.board.lock().status = status;
-        self.posted.notify_all();
+        self.change(|state| state.status = status);
     }
 
     /// Marks the end of the thread.
     pub(super) fn close(&self) {
-        self.board.lock().over = true;
-        self.posted.notify_all();
+        self.change(|state| state.over = true);
+    }
+}
+
+/// Status and reloads of a watch. Cheap to clone; usable after the watch has ended.
+#[derive(Clone, Debug)]
+pub struct WatchHandle {
+    pub(super) shared: Arc<SharedState>,
+}
+
+impl WatchHandle {
+    /// The current status.
+    pub fn status(&self) -> Arc<WatchStatus> {
+        Arc::clone(&self.shared.state.lock().status)
     }
 
-    /// Waits for a status that fulfils `wanted`; `None` on timeout or when the watch ends.
-    pub(super) fn wait_until(
+    /// Requests a load now, even of texts that failed before. Does not wait: a status that
+    /// [answers](WatchStatus::answers) the ticket has the outcome.
+    pub fn reload(&self) -> Ticket {
+        self.shared.change(|state| {
+            state.signals.reload = true;
+            state.last_ticket = Ticket(state.last_ticket.0.saturating_add(1));
+            state.last_ticket
+        })
+    }
+
+    /// Waits for a status that fulfils `wanted`. `None` on timeout or when the watch has ended.
+    pub fn wait_until(
         &self,
         patience: Duration,
         mut wanted: impl FnMut(&WatchStatus) -> bool,
     ) -> Option<Arc<WatchStatus>> {
-        let mut board = self.board.lock();
-        let mut met = wanted(&board.status);
-        if !met {
-            let waits = |board: &mut Board| {
-                met = wanted(&board.status);
-                !met && !board.over
-            };
-            self.posted.wait_while_for(&mut board, waits, patience);
-        }
-        met.then(|| Arc::clone(&board.status))
+        let mut state = self.shared.state.lock();
+        let mut met = false;
+        let waits = |state: &mut State| {
+            met = wanted(&state.status);
+            !met && !state.over
+        };
+        self.shared.changed.wait_while_for(&mut state, waits, patience);
+        met.then(|| Arc::clone(&state.status))
     }
 }

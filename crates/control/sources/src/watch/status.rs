@@ -2,7 +2,6 @@
 //!
 //! A status is immutable; the watch replaces it as a whole.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -70,26 +69,17 @@ pub struct ReloadFailure {
 }
 
 /// Why texts could not be used. Displays all diagnostics.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
     /// They could not be read.
+    #[error(transparent)]
     Load(LoadError),
     /// They are invalid.
+    #[error(transparent)]
     Wrong(Report),
     /// A panic in our code while they were read or activated.
+    #[error("internal error: {0}")]
     Defect(String),
-}
-
-impl std::error::Error for ReloadError {}
-
-impl fmt::Display for ReloadError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ReloadError::Load(error) => write!(out, "{error}"),
-            ReloadError::Wrong(report) => write!(out, "{report}"),
-            ReloadError::Defect(message) => write!(out, "internal error: {message}"),
-        }
-    }
 }
 
 /// An event for the log.

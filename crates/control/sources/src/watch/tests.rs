@@ -149,6 +149,57 @@ fn a_directory_that_is_watched_already_is_no_reason_to_look_at_it_again() {
 }
 
 #[test]
+fn opening_and_reading_a_file_wakes_nothing() {
+    let root = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| root.path().join(name);
+    std::fs::write(path("read"), "text").expect("a file");
+    let (sender, events) = std::sync::mpsc::sync_channel(1_000);
+    let handler = move |event: notify::Result<notify::Event>| {
+        let event = event.expect("no error");
+        let _ = sender.send(event.paths);
+    };
+    let mut watcher = directory_watcher::open(Box::new(handler)).expect("a watcher");
+    watcher.watch(root.path(), RecursiveMode::NonRecursive).expect("a watch");
+    for _ in 0..100 {
+        assert_eq!(std::fs::read_to_string(path("read")).expect("a text"), "text");
+        assert_eq!(std::fs::read_dir(root.path()).expect("a listing").count(), 1);
+    }
+    std::fs::write(path("written"), "text").expect("a file");
+    // Events come in order: those of the reads would be first.
+    let first = events.recv_timeout(PATIENCE).expect("an event");
+    assert_eq!(first, [path("written")]);
+}
+
+#[test]
+fn writes_moves_deletions_and_permissions_are_events() {
+    let root = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| root.path().join(name);
+    for name in ["a", "b", "c", "d"] {
+        std::fs::write(path(name), "").expect("a file");
+    }
+    let (sender, events) = std::sync::mpsc::sync_channel(1_000);
+    let handler = move |event: notify::Result<notify::Event>| {
+        let _ = sender.send(event.expect("no error").paths);
+    };
+    let mut watcher = directory_watcher::open(Box::new(handler)).expect("a watcher");
+    watcher.watch(root.path(), RecursiveMode::NonRecursive).expect("a watch");
+    let next = || events.recv_timeout(PATIENCE).expect("an event");
+    let changes: [(&str, &dyn Fn()); 4] = [
+        ("a", &|| std::fs::write(path("a"), "text").expect("a file")),
+        ("b", &|| {
+            let permissions = std::fs::metadata(path("b")).expect("a file").permissions();
+            std::fs::set_permissions(path("b"), permissions).expect("permissions");
+        }),
+        ("moved", &|| std::fs::rename(path("c"), path("moved")).expect("a file")),
+        ("d", &|| std::fs::remove_file(path("d")).expect("a file")),
+    ];
+    for (name, change) in changes {
+        change();
+        while next() != [path(name)] {}
+    }
+}
+
+#[test]
 fn a_source_that_panics_is_a_failure_and_not_the_end() {
     let held = held("domain: a");
     let watch = of(&held).start(|_| {}).expect("a thread");

@@ -1,4 +1,4 @@
-//! The thread that keeps texts fresh: waits, looks, tells.
+//! The watch's thread: waits for a change or a poll, loads the texts, updates the status and reports.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use super::status::{ActiveTexts, ReloadError, ReloadFailure, Ticket, WatchEvent,
 use crate::source::TextSource;
 use crate::source::watched_paths::WatchedPaths;
 
-/// The longest wait at once; it is then asked again when the next look is due.
+/// The longest single wait; afterwards the schedule is consulted again.
 const WAIT_MAX: Duration = Duration::from_secs(3600);
 
 pub(super) type Report = Box<dyn FnMut(WatchEvent<'_>) + Send>;
 
-/// What the thread owns.
+/// The state of the thread.
 pub(super) struct Worker<S> {
     pub(super) shared: Arc<SharedState>,
     pub(super) loader: Loader<S>,
@@ -32,11 +32,11 @@ pub(super) struct Worker<S> {
     pub(super) started: Instant,
     /// The source's mark when the texts were last read.
     pub(super) mark: Option<String>,
-    /// What was in use before the watch began.
+    /// The texts that were active before the watch began.
     pub(super) in_use: Option<Vec<Source>>,
 }
 
-/// Says on every way out that the thread has ended.
+/// Marks the end of the thread, even after a panic.
 struct CloseOnDrop(Arc<SharedState>);
 
 impl Drop for CloseOnDrop {
@@ -46,7 +46,7 @@ impl Drop for CloseOnDrop {
 }
 
 impl<S: TextSource> Worker<S> {
-    /// Works until it is told to stop.
+    /// Runs until it is stopped.
     pub(super) fn run(mut self) {
         let _closing = CloseOnDrop(Arc::clone(&self.shared));
         if self.watcher.is_none() {
@@ -80,7 +80,7 @@ impl<S: TextSource> Worker<S> {
     }
 
     fn look(&mut self, reason: Reason, ticket: Ticket) {
-        // Before the texts are read, so that no change falls between.
+        // Before the texts are read, so that no change is missed in between.
         let watched = self.loader.watched();
         let mark = watched.mark().map(str::to_owned);
         self.follow(watched);
@@ -91,8 +91,7 @@ impl<S: TextSource> Worker<S> {
             self.conclude(outcome);
         }
         self.schedule.looked(self.now());
-        // Reading takes time. Where the places are others now, something
-        // happened there before they were watched.
+        // If the paths differ after reading, they may have changed before they were watched.
         if !unmoved && self.follow(self.loader.watched()) {
             self.schedule.changed(self.now());
         }
@@ -101,7 +100,7 @@ impl<S: TextSource> Worker<S> {
         self.shared.post(Arc::new(self.status.clone()));
     }
 
-    /// Watches these places; says whether they are others than before.
+    /// Watches these paths. Returns whether the set of directories changed.
     fn follow(&mut self, watched: WatchedPaths) -> bool {
         let Some(watcher) = &mut self.watcher else { return false };
         let followed = watcher.follow(watched);
@@ -166,7 +165,7 @@ impl<S: TextSource> Worker<S> {
     }
 }
 
-/// Tells of an event. Who cannot listen does not keep texts from being fresh.
+/// Reports an event. A panic of the report does not end the watch.
 fn call_report(report: &mut Report, event: WatchEvent<'_>) {
     let _ = catch_unwind(AssertUnwindSafe(|| report(event)));
 }

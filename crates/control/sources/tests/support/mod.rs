@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use tempfile::{NamedTempFile, TempDir};
 use tidegate_sources::{FileSource, TextSource, Watch, WatchSettings, WatchStatus};
 
-/// Far longer than anything takes: who waits this long waits in vain.
+/// Far longer than anything takes: a wait of this length has failed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Finds changes by events only, and soon.
@@ -27,7 +27,7 @@ pub(crate) fn domain(name: &str) -> String {
     format!("domain: {name}\n")
 }
 
-/// Puts a file there in one step, so that nobody reads half of it.
+/// Replaces a file in one step, so that no reader sees half of it.
 pub(crate) fn write(path: &Path, text: &str) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     let mut file = NamedTempFile::new().unwrap();

@@ -18,7 +18,7 @@ use crate::time::Timestamp;
 
 /// One unit, and the room for it, in the representation of a state.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct UnitStep {
+pub(crate) struct UnitStep {
     nanos: u64,
     part: u32,
     /// The largest debt with which one more unit fits.
@@ -74,7 +74,7 @@ impl UnitStep {
 
     /// Takes one unit; `None` if the state needs the general arithmetic.
     #[inline(always)]
-    pub(super) fn take(&self, state: BucketState, now: Timestamp) -> Option<UnitOutcome> {
+    pub(crate) fn take(&self, state: BucketState, now: Timestamp) -> Option<UnitOutcome> {
         if state.part & self.fine != self.tag || state.full_at > LATEST {
             return None;
         }

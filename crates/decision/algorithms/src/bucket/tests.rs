@@ -63,7 +63,7 @@ proptest! {
 fn spent(bucket: &TokenBucket, first: u64, start: Timestamp) -> BucketState {
     let mut state = State::Unused;
     Limit::new(bucket.clone()).check(&mut state, CheckInput::new(first, start));
-    bucket.meter().settle(as_bucket(&state), start)
+    bucket.meter.settle(as_bucket(&state), start)
 }
 
 fn as_bucket(state: &State) -> Option<BucketState> {
@@ -103,7 +103,7 @@ proptest! {
     }
 
     #[test]
-    fn a_unit_in_one_go_is_exact_at_the_edge_of_a_full_bucket(
+    fn the_fast_path_is_exact_at_the_edge_of_a_full_bucket(
         amount in 1..=3_000_000_000_u64,
         burst in 1..=1_000_u64,
         late in -3..=3_i64,
@@ -123,7 +123,7 @@ proptest! {
     }
 
     #[test]
-    fn a_state_of_any_bits_is_decided_like_by_the_general_arithmetic_or_left_to_it(
+    fn a_state_of_any_bits_is_decided_as_by_the_general_arithmetic_or_left_to_it(
         (amount, burst) in (0..=u64::MAX, 0..=u64::MAX),
         (amount_bits, burst_bits) in (0..64_u32, 0..64_u32),
         full_at: u64,
@@ -132,7 +132,7 @@ proptest! {
         ahead in prop_oneof![0..=1_u64 << 40, 0..=u64::MAX],
     ) {
         let bucket = TokenBucket::new(amount >> amount_bits, Period::HOUR, burst >> burst_bits);
-        let scale = bucket.terms().scale;
+        let scale = bucket.meter.terms().scale;
         let part = if own_scale { (part >> Scale::BITS << Scale::BITS) | scale } else { part };
         let state = BucketState::from_parts(Timestamp::from_nanos(full_at), part);
         compare(&bucket, state, Timestamp::from_nanos(full_at.saturating_sub(ahead)));
@@ -144,6 +144,6 @@ proptest! {
 fn a_unit_of_a_bucket_without_any_is_left_to_the_general_arithmetic() {
     let now = Timestamp::from_secs(1_700_000_000);
     for bucket in [TokenBucket::new(0, Period::SECOND, 5), TokenBucket::new(5, Period::SECOND, 0)] {
-        assert_eq!(bucket.take_unit(bucket.meter().settle(None, now), now), None);
+        assert_eq!(bucket.take_unit(bucket.meter.settle(None, now), now), None);
     }
 }

@@ -1,8 +1,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::harness::{Harness, START, YEAR, ms, secs};
 use crate::limit::Limit;
+use crate::tests::harness::{Harness, START, YEAR, ms, secs};
 
 fn slots(limit: u64, time_to_live: Period) -> Limit {
     Limit::new(Concurrency::new(limit, time_to_live).unwrap())
@@ -233,7 +233,7 @@ fn anonymous_slots_and_slots_never_taken_cannot_be_held() {
 }
 
 fn seconds(seconds: u64) -> Period {
-    crate::harness::period(secs(seconds))
+    crate::tests::harness::period(secs(seconds))
 }
 
 #[test]
@@ -321,7 +321,7 @@ proptest! {
         time_to_live in 1_000_000..=4_000_000_000_u64,
         turns in turns(),
     ) {
-        let lives = crate::harness::period(Nanos::new(time_to_live));
+        let lives = crate::tests::harness::period(Nanos::new(time_to_live));
         let mut t = Harness::new(slots(limit, lives));
         let mut held: Vec<(u64, u64)> = Vec::new();
         let mut clock = START.as_nanos();
@@ -349,7 +349,7 @@ proptest! {
             let lease = turn.lease.map(|percent| (time_to_live * percent / 100).max(1_000_000));
             let decision = match lease {
                 Some(lease) => {
-                    t.hold_on_lease(turn.holder, turn.cost, crate::harness::period(Nanos::new(lease)))
+                    t.hold_on_lease(turn.holder, turn.cost, crate::tests::harness::period(Nanos::new(lease)))
                 }
                 None => t.hold(turn.holder, turn.cost),
             };

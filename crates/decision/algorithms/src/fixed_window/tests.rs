@@ -3,12 +3,12 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::harness::{
-    Harness, Model, START, YEAR, ms, period, run_beside, secs, steps, without_refunds,
-};
 use crate::limit::Limit;
 use crate::period::Period;
 use crate::state::State;
+use crate::tests::harness::{
+    Harness, Model, START, YEAR, ms, period, run_with_model, secs, steps, without_refunds,
+};
 use crate::time::Nanos;
 use crate::window::CalendarUnit;
 
@@ -156,7 +156,7 @@ fn a_refund_after_the_window_has_ended_gives_nothing_extra() {
 }
 
 #[test]
-fn refused_costs_count_only_where_asked_for() {
+fn refused_costs_count_only_if_configured() {
     let counting = FixedWindow::new(3, Window::Every(Period::MINUTE)).counting_refused(true);
     for (limit, left) in [(window(3, Period::MINUTE), 1), (Limit::new(counting), 0)] {
         let mut t = Harness::new(limit);
@@ -278,7 +278,7 @@ proptest! {
             seen: 0,
             counts: HashMap::new(),
         };
-        run_beside(Limit::new(algorithm), &steps, &mut model);
+        run_with_model(Limit::new(algorithm), &steps, &mut model);
     }
 
     #[test]
@@ -297,7 +297,7 @@ proptest! {
         };
         let steps = without_refunds(&steps);
         let mut per_window: HashMap<u64, u64> = HashMap::new();
-        for one in run_beside(window(limit, length), &steps, &mut model) {
+        for one in run_with_model(window(limit, length), &steps, &mut model) {
             *per_window.entry(one.at / length.as_nanos()).or_default() += one.cost;
         }
         prop_assert!(per_window.values().all(|count| *count <= limit));

@@ -2,9 +2,11 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::decision::Retry;
-use crate::harness::{Harness, Model, YEAR, ms, period, run_beside, secs, steps, without_refunds};
 use crate::limit::Limit;
-use crate::time::Timestamp;
+use crate::tests::harness::{
+    Harness, Model, YEAR, ms, period, run_with_model, secs, steps, without_refunds,
+};
+use crate::time::{Nanos, Timestamp};
 
 fn bucket(amount: u64, period: Period, queue: u64) -> Limit {
     Limit::new(LeakyBucket::new(amount, period, queue))
@@ -226,7 +228,7 @@ proptest! {
         steps in steps(25, ms(300), Nanos::ZERO),
     ) {
         let mut model = Departures::new(amount, period, queue);
-        run_beside(bucket(amount, period, queue), &steps, &mut model);
+        run_with_model(bucket(amount, period, queue), &steps, &mut model);
     }
 
     #[test]
@@ -236,7 +238,7 @@ proptest! {
     ) {
         let mut model = Departures::new(amount, period, queue);
         let steps = without_refunds(&steps);
-        let admitted = run_beside(bucket(amount, period, queue), &steps, &mut model);
+        let admitted = run_with_model(bucket(amount, period, queue), &steps, &mut model);
         let promised: Vec<u64> = admitted.iter().map(|one| one.at + one.delay).collect();
         let exact: Vec<u64> = model
             .leaving

@@ -8,15 +8,15 @@ use super::*;
 use crate::bucket::BucketState;
 use crate::check_input::Holder;
 use crate::decision::Retry;
-use crate::harness::{Harness, START};
 use crate::period::Period;
+use crate::tests::harness::{Harness, START};
 use crate::time::Nanos;
 use crate::window::CalendarUnit;
 use crate::window::Window;
 use crate::{Concurrency, FixedWindow, LeakyBucket, SlidingLog, SlidingWindow, TokenBucket};
 
 fn period(nanos: u64) -> Period {
-    crate::harness::period(Nanos::new(nanos))
+    crate::tests::harness::period(Nanos::new(nanos))
 }
 
 /// Any algorithm, with an amount and a size from these.
@@ -91,7 +91,7 @@ fn any_limit() -> impl Strategy<Value = Limit> {
 
 /// Everything that can be done to a key.
 #[derive(Clone, Debug)]
-enum Deed {
+enum Action {
     Check(u64),
     Take(u64),
     Refund(u64),
@@ -107,26 +107,26 @@ enum Deed {
     Replace(u64, u32),
 }
 
-fn do_one(t: &mut Harness, deed: Deed) -> Option<(u64, Decision)> {
+fn do_one(t: &mut Harness, deed: Action) -> Option<(u64, Decision)> {
     match deed {
-        Deed::Check(cost) => return Some((cost, t.check(cost))),
-        Deed::Take(cost) => drop(t.take(cost)),
-        Deed::Refund(cost) => drop(t.refund(cost)),
-        Deed::Peek(cost) => drop(t.peek(cost)),
-        Deed::Charge(cost) => {
+        Action::Check(cost) => return Some((cost, t.check(cost))),
+        Action::Take(cost) => drop(t.take(cost)),
+        Action::Refund(cost) => drop(t.refund(cost)),
+        Action::Peek(cost) => drop(t.peek(cost)),
+        Action::Charge(cost) => {
             let decision = t.peek(cost);
             let input = t.input(cost);
             t.limit.charge(&mut t.state, input, &decision);
         }
-        Deed::Refuse(cost) => {
+        Action::Refuse(cost) => {
             let input = t.input(cost);
             t.limit.refuse(&mut t.state, input);
         }
-        Deed::Wait(span) => t.advance(Nanos::new(span)),
-        Deed::StepBack(span) => t.step_back(Nanos::new(span)),
-        Deed::Set(now) => t.set(Timestamp::from_nanos(now)),
-        Deed::Change(limit) => t.change(limit),
-        Deed::Replace(full_at, part) => {
+        Action::Wait(span) => t.advance(Nanos::new(span)),
+        Action::StepBack(span) => t.step_back(Nanos::new(span)),
+        Action::Set(now) => t.set(Timestamp::from_nanos(now)),
+        Action::Change(limit) => t.change(limit),
+        Action::Replace(full_at, part) => {
             let full_at = Timestamp::from_nanos(full_at);
             t.state = State::Bucket(BucketState::from_parts(full_at, part));
         }
@@ -135,34 +135,34 @@ fn do_one(t: &mut Harness, deed: Deed) -> Option<(u64, Decision)> {
 }
 
 /// A usual sequence of operations, with changed limits and a clock that is sometimes set.
-fn usual_deeds() -> impl Strategy<Value = Vec<Deed>> {
+fn usual_deeds() -> impl Strategy<Value = Vec<Action>> {
     let cost = || prop_oneof![4 => 0..=4_u64, 1 => 0..=40_u64];
     let span = || prop_oneof![0..=3_u64, 0..=500_000_000_u64, 0..=6_000_000_000_u64];
     let deed = prop_oneof![
-        10 => cost().prop_map(Deed::Check),
-        1 => cost().prop_map(Deed::Take),
-        1 => cost().prop_map(Deed::Refund),
-        1 => cost().prop_map(Deed::Peek),
-        6 => span().prop_map(Deed::Wait),
-        1 => span().prop_map(Deed::StepBack),
-        1 => usual_limit().prop_map(Deed::Change),
+        10 => cost().prop_map(Action::Check),
+        1 => cost().prop_map(Action::Take),
+        1 => cost().prop_map(Action::Refund),
+        1 => cost().prop_map(Action::Peek),
+        6 => span().prop_map(Action::Wait),
+        1 => span().prop_map(Action::StepBack),
+        1 => usual_limit().prop_map(Action::Change),
     ];
     proptest::collection::vec(deed, 1..60)
 }
 
-fn any_deeds() -> impl Strategy<Value = Vec<Deed>> {
+fn any_deeds() -> impl Strategy<Value = Vec<Action>> {
     let deed = prop_oneof![
-        4 => extreme().prop_map(Deed::Check),
-        2 => extreme().prop_map(Deed::Take),
-        2 => extreme().prop_map(Deed::Refund),
-        1 => extreme().prop_map(Deed::Peek),
-        1 => extreme().prop_map(Deed::Charge),
-        1 => extreme().prop_map(Deed::Refuse),
-        2 => extreme().prop_map(Deed::Wait),
-        1 => extreme().prop_map(Deed::StepBack),
-        2 => extreme().prop_map(Deed::Set),
-        3 => any_limit().prop_map(Deed::Change),
-        1 => (any::<u64>(), any::<u32>()).prop_map(|(at, part)| Deed::Replace(at, part)),
+        4 => extreme().prop_map(Action::Check),
+        2 => extreme().prop_map(Action::Take),
+        2 => extreme().prop_map(Action::Refund),
+        1 => extreme().prop_map(Action::Peek),
+        1 => extreme().prop_map(Action::Charge),
+        1 => extreme().prop_map(Action::Refuse),
+        2 => extreme().prop_map(Action::Wait),
+        1 => extreme().prop_map(Action::StepBack),
+        2 => extreme().prop_map(Action::Set),
+        3 => any_limit().prop_map(Action::Change),
+        1 => (any::<u64>(), any::<u32>()).prop_map(|(at, part)| Action::Replace(at, part)),
     ];
     proptest::collection::vec(deed, 1..40)
 }
@@ -176,7 +176,7 @@ fn bound(limit: &Limit) -> u128 {
 
 proptest! {
     #[test]
-    fn a_refused_cost_is_admitted_exactly_when_its_refusal_said(
+    fn a_refused_cost_is_admitted_exactly_at_its_retry_time(
         limit in usual_limit(),
         deeds in usual_deeds(),
     ) {
@@ -191,7 +191,7 @@ proptest! {
     }
 
     #[test]
-    fn a_refused_cost_is_admitted_exactly_when_its_refusal_said_for_any_parameters(
+    fn a_refused_cost_is_admitted_exactly_at_its_retry_time_for_any_parameters(
         limit in any_limit(),
         deeds in any_deeds(),
     ) {

@@ -1,12 +1,12 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::harness::{
-    Harness, Model, START, YEAR, busiest_window, ms, period, run_beside, secs, steps,
-    without_refunds,
-};
 use crate::limit::Limit;
 use crate::state::State;
+use crate::tests::harness::{
+    Harness, Model, START, YEAR, busiest_window, ms, period, run_with_model, secs, steps,
+    without_refunds,
+};
 
 fn log(limit: u64, period: Period) -> Limit {
     Limit::new(SlidingLog::new(limit, period).unwrap())
@@ -278,7 +278,7 @@ proptest! {
         steps in steps(22, ms(300), ms(1)),
     ) {
         let mut model = Instants::new(limit, length, false);
-        run_beside(log(limit, period(Nanos::new(length))), &steps, &mut model);
+        run_with_model(log(limit, period(Nanos::new(length))), &steps, &mut model);
     }
 
     #[test]
@@ -290,7 +290,7 @@ proptest! {
         let mut model = Instants::new(limit, length, true);
         let limit = counting_refused(limit, period(Nanos::new(length)));
         // What counted refusals push out of the log cannot be refunded.
-        run_beside(limit, &without_refunds(&steps), &mut model);
+        run_with_model(limit, &without_refunds(&steps), &mut model);
     }
 
     #[test]
@@ -301,7 +301,7 @@ proptest! {
     ) {
         let mut model = Instants::new(limit, length, false);
         let steps = without_refunds(&steps);
-        let admitted = run_beside(log(limit, period(Nanos::new(length))), &steps, &mut model);
+        let admitted = run_with_model(log(limit, period(Nanos::new(length))), &steps, &mut model);
         prop_assert!(busiest_window(&admitted, length) <= limit);
     }
 
@@ -313,7 +313,7 @@ proptest! {
     ) {
         let mut model = Instants::new(limit, length, false);
         let steps = without_refunds(&steps);
-        let admitted = run_beside(log(limit, period(Nanos::new(length))), &steps, &mut model);
+        let admitted = run_with_model(log(limit, period(Nanos::new(length))), &steps, &mut model);
         prop_assert!(busiest_window(&admitted, length - 1_000_000) <= limit);
     }
 

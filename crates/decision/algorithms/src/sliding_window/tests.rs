@@ -1,11 +1,11 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::harness::{
-    Harness, Model, START, YEAR, busiest_window, ms, period, run_beside, secs, steps,
+use crate::limit::Limit;
+use crate::tests::harness::{
+    Harness, Model, START, YEAR, busiest_window, ms, period, run_with_model, secs, steps,
     without_refunds,
 };
-use crate::limit::Limit;
 
 fn window(limit: u64, period: Period, slices: u16) -> Limit {
     Limit::new(SlidingWindow::new(limit, period, slices).unwrap())
@@ -337,7 +337,7 @@ proptest! {
         let mut model = History::new(limit, length, slices, count_refused);
         let algorithm = SlidingWindow::new(limit, period(Nanos::new(length)), slices).unwrap();
         let limit = Limit::new(algorithm.counting_refused(count_refused));
-        run_beside(limit, &steps, &mut model);
+        run_with_model(limit, &steps, &mut model);
     }
 
     /// The slices that lie wholly inside are counted in full, and they cover
@@ -352,7 +352,7 @@ proptest! {
         let mut model = History::new(limit, length, slices, false);
         let steps = without_refunds(&steps);
         let limiter = window(limit, period(Nanos::new(length)), slices);
-        let admitted = run_beside(limiter, &steps, &mut model);
+        let admitted = run_with_model(limiter, &steps, &mut model);
         let length = model.slice * (model.slices - 1);
         prop_assert!(busiest_window(&admitted, length) <= limit);
     }
@@ -369,7 +369,7 @@ proptest! {
         let mut model = History::new(limit, length, slices, false);
         let steps = without_refunds(&steps);
         let limiter = window(limit, period(Nanos::new(length)), slices);
-        let admitted = run_beside(limiter, &steps, &mut model);
+        let admitted = run_with_model(limiter, &steps, &mut model);
         prop_assert!(busiest_window(&admitted, model.slice * model.slices) < 2 * limit);
     }
 

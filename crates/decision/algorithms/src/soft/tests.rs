@@ -1,13 +1,13 @@
 use super::*;
-use crate::harness::{Harness, START, YEAR, secs};
 use crate::limit::Limit;
+use crate::tests::harness::{Harness, START, YEAR, secs};
 use crate::{
     Concurrency, FixedWindow, LeakyBucket, SlidingLog, SlidingWindow, TokenBucket, Window,
 };
 
 /// Half as much again, for ten seconds.
 fn half_more() -> Soft {
-    Soft { over_percent: 50, lasting: crate::harness::period(secs(10)) }
+    Soft { over_percent: 50, lasting: crate::tests::harness::period(secs(10)) }
 }
 
 fn bucket() -> Limit {

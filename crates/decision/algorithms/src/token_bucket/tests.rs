@@ -4,10 +4,10 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::decision::Retry;
-use crate::harness::{
-    Harness, Model, START, YEAR, ms, period, run_beside, secs, steps, without_refunds,
-};
 use crate::limit::Limit;
+use crate::tests::harness::{
+    Harness, Model, START, YEAR, ms, period, run_with_model, secs, steps, without_refunds,
+};
 use crate::time::Nanos;
 
 fn bucket(amount: u64, period: Period, burst: u64) -> Limit {
@@ -308,7 +308,7 @@ impl Model for Credit {
 }
 
 /// Every pair of admissions: what lies between them is at most burst + rate × time.
-fn assert_bounded(admitted: &[crate::harness::Admission], model: &Credit) {
+fn assert_bounded(admitted: &[crate::tests::harness::Admission], model: &Credit) {
     for (first, start) in admitted.iter().enumerate() {
         let mut sum = 0;
         for end in &admitted[first..] {
@@ -333,7 +333,7 @@ proptest! {
         steps in steps(35, ms(200), secs(2)),
     ) {
         let mut model = Credit::new(amount, period, burst);
-        run_beside(bucket(amount, period, burst), &steps, &mut model);
+        run_with_model(bucket(amount, period, burst), &steps, &mut model);
     }
 
     #[test]
@@ -343,7 +343,7 @@ proptest! {
     ) {
         let mut model = Credit::new(amount, period, burst);
         let steps = without_refunds(&steps);
-        let admitted = run_beside(bucket(amount, period, burst), &steps, &mut model);
+        let admitted = run_with_model(bucket(amount, period, burst), &steps, &mut model);
         assert_bounded(&admitted, &model);
     }
 
@@ -358,7 +358,7 @@ proptest! {
         t.change(bucket(new_amount, new_period, new_burst));
         let left = t.left();
         // Rates that share a scale are not distinguished, and the time is kept.
-        let scale = |amount, period| TokenBucket::new(amount, period, 1).terms().scale;
+        let scale = |amount, period| TokenBucket::new(amount, period, 1).meter.terms().scale;
         let alike = scale(amount, old_period) == scale(new_amount, new_period);
         prop_assert!(left + u64::from(alike) >= new_burst.saturating_sub(used));
         // Kept to one part in two thousand, so these few are kept to one.
@@ -394,7 +394,11 @@ fn idle_then_burst_never_exceeds_the_burst_in_any_small_state() {
                 t.advance(Nanos::new(wait));
                 let cost = t.burst(burst + 1);
                 assert!(cost <= burst);
-                admitted.push(crate::harness::Admission { at: t.now().as_nanos(), cost, delay: 0 });
+                admitted.push(crate::tests::harness::Admission {
+                    at: t.now().as_nanos(),
+                    cost,
+                    delay: 0,
+                });
             }
             assert_bounded(&admitted, &model);
         }

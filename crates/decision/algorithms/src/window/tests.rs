@@ -3,8 +3,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::fixed_window::FixedWindow;
-use crate::harness::{Harness, secs};
 use crate::limit::Limit;
+use crate::tests::harness::{Harness, secs};
 
 const HOUR: u64 = 3_600;
 const DAY: u64 = 24 * HOUR;
@@ -251,7 +251,7 @@ proptest! {
 
     #[test]
     fn windows_of_one_length_tile_time(now: u64, length in 1_000_000..=31_622_400_000_000_000_u64) {
-        let window = Window::Every(crate::harness::period(Nanos::new(length)));
+        let window = Window::Every(crate::tests::harness::period(Nanos::new(length)));
         let now = Timestamp::from_nanos(now);
         let end = window.end(now);
         prop_assert!(end > now || now == Timestamp::MAX);

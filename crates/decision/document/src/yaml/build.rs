@@ -1,7 +1,5 @@
 //! From parser events to a tree.
 
-use std::borrow::Cow;
-
 use foldhash::fast::FixedState;
 use granit_parser::{ErrorKind, Event, Parser, ScanError, Span, Tag};
 
@@ -18,44 +16,28 @@ const SMALL_MAPPING_MAX: u32 = 16;
 ///
 /// Reports problems. Returns no tree when the text is not YAML or exceeds a maximum.
 pub fn parse<'s>(file: u32, text: &'s str, problems: &mut Problems<'_>) -> Option<Yaml<'s>> {
-    let mut build = Build::new(file, text);
+    let mut build = Build::new(file, text, problems);
     let options = granit_parser::options! {
         emit_comments: false,
         flow_nesting_limit: PARSER_DEPTH_MAX,
         block_nesting_limit: PARSER_DEPTH_MAX,
     };
     for next in Parser::new_from_str_with_options(text, options) {
-        let step = match next {
-            Ok((event, span)) => build.take(event, span, problems),
-            Err(error) => Err(Stop::new(build.error_location(&error), syntax(&error))),
-        };
-        match step {
-            Ok(Flow::More) => {}
-            Ok(Flow::Done) => break,
-            Err(stop) => {
-                problems.error(stop.location, *stop.fault);
-                return None;
+        match next {
+            Ok((Event::DocumentStart(..), span)) if build.ended => {
+                let fault = Fault::new("several_documents", "only the first document is read")
+                    .hint("put the others into files of their own");
+                build.problems.warn(build.location(span), fault);
+                break;
+            }
+            Ok((event, span)) => build.take(event, span)?,
+            Err(error) => {
+                let start = build.byte(error.marker().byte_offset());
+                return build.stop(Location { file, start, end: start }, syntax(&error));
             }
         }
     }
     Some(build.yaml)
-}
-
-enum Flow {
-    More,
-    Done,
-}
-
-/// A fault that ends the reading.
-struct Stop {
-    location: Location,
-    fault: Box<Fault>,
-}
-
-impl Stop {
-    fn new(location: Location, fault: Fault) -> Self {
-        Stop { location, fault: Box::new(fault) }
-    }
 }
 
 /// A collection whose end has not been read.
@@ -68,17 +50,18 @@ struct OpenCollection {
 
 /// The size of a subtree, with aliases counted as copies.
 #[derive(Clone, Copy)]
-struct Size {
+struct SubtreeSize {
     nodes: u32,
     depth: u32,
 }
 
-struct Build<'s> {
+struct Build<'s, 'p, 'q> {
     file: u32,
     text: &'s str,
+    problems: &'p mut Problems<'q>,
     yaml: Yaml<'s>,
     /// By node.
-    sizes: Vec<Size>,
+    sizes: Vec<SubtreeSize>,
     open: Vec<OpenCollection>,
     /// Children of open collections.
     pending: Vec<NodeId>,
@@ -89,13 +72,14 @@ struct Build<'s> {
     ended: bool,
 }
 
-impl<'s> Build<'s> {
-    fn new(file: u32, text: &'s str) -> Self {
+impl<'s, 'p, 'q> Build<'s, 'p, 'q> {
+    fn new(file: u32, text: &'s str, problems: &'p mut Problems<'q>) -> Self {
         // Rule files have a value every six to eight bytes.
         let likely = text.len() / 8;
         Build {
             file,
             text,
+            problems,
             yaml: Yaml {
                 nodes: Vec::with_capacity(likely),
                 children: Vec::with_capacity(likely),
@@ -110,12 +94,8 @@ impl<'s> Build<'s> {
         }
     }
 
-    fn take(
-        &mut self,
-        event: Event<'s>,
-        span: Span,
-        problems: &mut Problems<'_>,
-    ) -> Result<Flow, Stop> {
+    /// Adds what an event brings. `None` ends the reading; the problem is reported.
+    fn take(&mut self, event: Event<'s>, span: Span) -> Option<()> {
         let location = self.location(span);
         match event {
             Event::Scalar(text, style, anchor, tag) => {
@@ -126,33 +106,33 @@ impl<'s> Build<'s> {
             }
             Event::SequenceStart(_, anchor, _) => self.start(location, anchor, false)?,
             Event::MappingStart(_, anchor, _) => self.start(location, anchor, true)?,
-            Event::SequenceEnd | Event::MappingEnd => self.end(location, problems),
+            Event::SequenceEnd | Event::MappingEnd => self.end(location),
             Event::Alias(anchor) => self.alias(location, anchor)?,
             Event::DocumentEnd => self.ended = true,
-            Event::DocumentStart(..) if self.ended => {
-                let fault = Fault::new("several_documents", "only the first document is read")
-                    .hint("put the others into files of their own");
-                problems.warn(location, fault);
-                return Ok(Flow::Done);
-            }
             _ => {}
         }
-        Ok(Flow::More)
+        Some(())
     }
 
-    fn start(&mut self, location: Location, anchor: usize, is_mapping: bool) -> Result<(), Stop> {
+    /// Reports the problem that ends the reading.
+    fn stop<T>(&mut self, location: Location, fault: Fault) -> Option<T> {
+        self.problems.error(location, fault);
+        None
+    }
+
+    fn start(&mut self, location: Location, anchor: usize, is_mapping: bool) -> Option<()> {
         if self.open.len() >= DEPTH_MAX {
-            return Err(Stop::new(location, too_deep()));
+            return self.stop(location, too_deep());
         }
         let id = self.add(location, NodeKind::Sequence(Children::default()))?;
         self.name(anchor, id);
         self.open.push(OpenCollection { id, is_mapping, start: self.pending.len() });
-        Ok(())
+        Some(())
     }
 
-    fn end(&mut self, location: Location, problems: &mut Problems<'_>) {
+    fn end(&mut self, location: Location) {
         let Some(open) = self.open.pop() else { return };
-        let mut size = Size { nodes: 1, depth: 1 };
+        let mut size = SubtreeSize { nodes: 1, depth: 1 };
         for child in self.pending.get(open.start..).unwrap_or_default() {
             let child = self.sizes[child.0 as usize];
             size.nodes = size.nodes.saturating_add(child.nodes);
@@ -174,47 +154,44 @@ impl<'s> Build<'s> {
         };
         node.location.end = location.end.max(node.location.end);
         if open.is_mapping {
-            self.report_duplicates(children, problems);
+            self.report_duplicates(children);
         }
         self.attach(open.id);
     }
 
-    fn alias(&mut self, location: Location, anchor: usize) -> Result<(), Stop> {
-        let target = self.anchors.get(anchor).copied().flatten();
-        let Some(target) = target else {
-            let fault = Fault::new("yaml_syntax", "this alias has no anchor");
-            return Err(Stop::new(location, fault));
+    fn alias(&mut self, location: Location, anchor: usize) -> Option<()> {
+        let Some(target) = self.anchors.get(anchor).copied().flatten() else {
+            return self.stop(location, Fault::new("yaml_syntax", "this alias has no anchor"));
         };
         if self.open.iter().any(|open| open.id == target) {
             let fault = Fault::new("recursive_alias", "this alias is part of its own anchor")
                 .hint("an alias must come after the end of its anchor");
-            return Err(Stop::new(location, fault));
+            return self.stop(location, fault);
         }
         let size = self.sizes[target.0 as usize];
         if self.open.len() + size.depth as usize > DEPTH_MAX {
-            return Err(Stop::new(location, too_deep()));
+            return self.stop(location, too_deep());
         }
         self.count(location, size.nodes)?;
         self.attach(target);
-        Ok(())
+        Some(())
     }
 
-    fn add(&mut self, location: Location, kind: NodeKind<'s>) -> Result<NodeId, Stop> {
+    fn add(&mut self, location: Location, kind: NodeKind<'s>) -> Option<NodeId> {
         self.count(location, 1)?;
-        let Ok(index) = u32::try_from(self.yaml.nodes.len()) else {
-            return Err(Stop::new(location, too_large()));
-        };
+        // Fits, because nodes are counted.
+        let id = NodeId(u32::try_from(self.yaml.nodes.len()).unwrap_or(u32::MAX));
         self.yaml.nodes.push(Node { location, kind });
-        self.sizes.push(Size { nodes: 1, depth: 0 });
-        Ok(NodeId(index))
+        self.sizes.push(SubtreeSize { nodes: 1, depth: 0 });
+        Some(id)
     }
 
-    fn count(&mut self, location: Location, nodes: u32) -> Result<(), Stop> {
+    fn count(&mut self, location: Location, nodes: u32) -> Option<()> {
         self.total = self.total.saturating_add(nodes as usize);
         if self.total > NODES_MAX {
-            return Err(Stop::new(location, too_large()));
+            return self.stop(location, too_large());
         }
-        Ok(())
+        Some(())
     }
 
     /// Stores the node of an anchor; zero is no anchor.
@@ -235,7 +212,7 @@ impl<'s> Build<'s> {
         }
     }
 
-    fn report_duplicates(&self, children: Children, problems: &mut Problems<'_>) {
+    fn report_duplicates(&mut self, children: Children) {
         let yaml = &self.yaml;
         // A merge key may come more than once.
         let text = |key: NodeId| {
@@ -257,7 +234,7 @@ impl<'s> Build<'s> {
                 let fault = Fault::new("duplicate_key", format!("key `{name}` is given twice"))
                     .related(yaml.location(first), "first given here")
                     .hint("keep one of the two");
-                problems.error(yaml.location(key), fault);
+                self.problems.error(yaml.location(key), fault);
             }
         }
     }
@@ -265,11 +242,6 @@ impl<'s> Build<'s> {
     fn location(&self, span: Span) -> Location {
         let start = self.byte(span.start.byte_offset());
         Location { file: self.file, start, end: self.byte(span.end.byte_offset()).max(start) }
-    }
-
-    fn error_location(&self, error: &ScanError) -> Location {
-        let start = self.byte(error.marker().byte_offset());
-        Location { file: self.file, start, end: start }
     }
 
     fn byte(&self, offset: Option<usize>) -> u32 {
@@ -290,29 +262,22 @@ fn scalar_style(style: granit_parser::ScalarStyle, tag: Option<&Tag>) -> ScalarS
 }
 
 fn syntax(error: &ScanError) -> Fault {
-    if matches!(error.kind(), ErrorKind::RecursionLimitExceeded) {
-        return too_deep();
-    }
-    let info: Cow<'static, str> = match error.kind() {
-        ErrorKind::UnknownAnchor => "no anchor of this name comes before this alias".into(),
+    let info = error.info();
+    let quote = Some("put quotes around a text that starts with `*`");
+    let (info, hint) = match error.kind() {
+        ErrorKind::RecursionLimitExceeded => return too_deep(),
+        ErrorKind::UnknownAnchor => ("no anchor of this name comes before this alias", quote),
+        ErrorKind::MissingAnchorOrAliasName => (&*info, quote),
         ErrorKind::TabInBlockIndentation
         | ErrorKind::TabNotAllowed
-        | ErrorKind::TabInIndentation => "tabs cannot be used for indentation".into(),
-        _ => error.info().into(),
-    };
-    let hint = match error.kind() {
-        ErrorKind::TabInBlockIndentation
-        | ErrorKind::TabNotAllowed
-        | ErrorKind::TabInIndentation => Some("indent with spaces"),
-        ErrorKind::UnknownAnchor | ErrorKind::MissingAnchorOrAliasName => {
-            Some("put quotes around a text that starts with `*`")
+        | ErrorKind::TabInIndentation => {
+            ("tabs cannot be used for indentation", Some("indent with spaces"))
         }
-        _ => None,
+        _ => (&*info, None),
     };
-    let compat = format!("error loading config file: {info}");
     Fault::new("yaml_syntax", format!("not valid YAML: {info}"))
         .maybe_hint(hint.map(str::to_owned))
-        .compat(compat)
+        .compat(format!("error loading config file: {info}"))
 }
 
 fn too_deep() -> Fault {

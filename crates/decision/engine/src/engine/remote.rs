@@ -37,7 +37,7 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
     ///
     /// `tenure` says who keeps the slots alive. [`Tenure::Held`]: this process does the work. Slots in a shared store
     /// are taken on its lease and renewed until the permit is dropped; if the process dies, they expire with the lease.
-    /// [`Tenure::TimeToLive`]: somebody outside does the work and may never report back. Nobody renews the slots; they
+    /// [`Tenure::TimeToLive`]: another process does the work and may never report back. The slots are not renewed; they
     /// expire after the limit's time to live.
     pub async fn admit(
         self: &Arc<Self>,

@@ -53,7 +53,7 @@ impl<S, C: Clock> Engine<S, C> {
     /// not affected.
     pub fn set_limiter(&self, kind: LimiterKind, mode: Mode) {
         let mut set = self.run_time_modes.lock();
-        *set.most_mut(kind) = mode;
+        set.set_most(kind, mode);
         let rules = self.rules.load();
         for limit in rules.snapshot().limits() {
             rules.set_mode(limit, set.of(limit));

@@ -1,4 +1,4 @@
-//! What a verdict says, and who is charged.
+//! Verdicts, and which limits are charged.
 
 use super::*;
 

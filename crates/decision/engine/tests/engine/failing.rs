@@ -1,4 +1,4 @@
-//! What cannot be decided.
+//! Requests that cannot be decided.
 
 use super::*;
 

@@ -1,8 +1,8 @@
-//! The short way of a request with one descriptor decides as the general way does.
+//! The fast path of a request with one descriptor decides as the general path does.
 
 use super::*;
 
-/// Rules of every kind that the short way takes, and of some that it leaves.
+/// Rules of every kind that the fast path decides, and of some that it leaves to the general path.
 const RULES: &str = "
 domain: api
 descriptors:
@@ -42,7 +42,7 @@ descriptors:
 const KEYS: &[&str] =
     &["user", "token", "tokens", "costly", "either", "job", "path", "page", "slot"];
 
-/// Numbers that look drawn at random, the same in every run.
+/// Pseudo-random numbers, the same in every run.
 struct Draw(u64);
 
 impl Draw {
@@ -104,7 +104,7 @@ fn decide_both_ways(charge: &str, mut draw: Draw) {
     assert!(refused > 20, "{refused} refused");
 }
 
-/// Everything that a verdict says but which rules it met.
+/// A verdict without the rules that it matched.
 fn told(verdict: &Verdict) -> String {
     let rulings = verdict.rulings();
     format!("{:?} {:?} {:?}", verdict.outcome(), verdict.undecided(), rulings)

@@ -1,4 +1,4 @@
-//! The engine as its users meet it: rules in, verdicts out, on a clock turned by hand.
+//! The engine through its public interface: rules in, verdicts out, on a manual clock.
 
 mod changing_rules;
 mod deciding;

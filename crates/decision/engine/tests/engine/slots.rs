@@ -24,7 +24,7 @@ descriptors:
     drop(held);
     let (fourth, kept) = engine.admit_now(&request, Tenure::Held);
     assert!(fourth.is_admitted());
-    // Whatever was asked without a permit expires, what a permit holds does not.
+    // A slot without a permit expires; a slot that a permit holds does not.
     drop(kept);
     assert!(engine.check_now(&request).is_admitted());
     clock.advance(Duration::from_secs(30));

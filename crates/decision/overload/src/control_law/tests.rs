@@ -116,6 +116,38 @@ fn signals_that_are_no_numbers_move_nothing() {
     assert!((0.0..=1.0).contains(&after(&law, wild, f64::NEG_INFINITY, 60).admitted()));
 }
 
+#[test]
+fn demand_that_is_known_to_fit_is_admitted_at_once() {
+    let law = ControlLaw::DEFAULT;
+    let shed = after(&law, LawState::new(), 1.5, 40);
+    assert!(shed.admitted() < 0.1);
+    assert_eq!(law.open(shed, 0.1, 0.9).admitted(), 1.0);
+    let half = law.open(shed, 0.1, 2.0).admitted();
+    assert!((0.4..0.5).contains(&half), "a part of what does not fit: {half}");
+    assert_eq!(law.open(shed, 1.0, 0.9), shed, "the process is busy all the same");
+    assert_eq!(law.open(shed, f64::NAN, f64::NAN), shed);
+}
+
+#[test]
+fn demand_is_mistrusted_for_two_minutes_when_overload_comes_back_soon_after_opening() {
+    let law = ControlLaw::DEFAULT;
+    let shed = after(&law, LawState::new(), 1.5, 40);
+    let again = after(&law, after(&law, law.open(shed, 0.1, 0.5), 0.5, 20), 1.5, 10);
+    assert!(again.admitted() < 1.0);
+    assert_eq!(law.open(again, 0.1, 0.5), again);
+    let quiet = after(&law, again, 1.0, 121);
+    assert_eq!(law.open(quiet, 0.1, 0.5).admitted(), 1.0);
+    let later = after(&law, after(&law, law.open(shed, 0.1, 0.5), 0.5, 40), 1.5, 10);
+    assert_eq!(law.open(later, 0.1, 0.5).admitted(), 1.0, "a new overload is not a mistake");
+}
+
+#[test]
+fn stripes_law_never_opens_at_once() {
+    let law = ControlLaw::STRIPE;
+    let shed = after(&law, LawState::new(), 1.0, 160);
+    assert_eq!(law.open(shed, 0.0, 0.0), shed);
+}
+
 /// In a plant that answers at once, the fraction settles and stays settled, however
 /// much too much is offered.
 #[test]
@@ -160,6 +192,19 @@ proptest! {
                 state = next;
             }
         }
+    }
+
+    #[test]
+    fn opening_never_admits_less_and_admits_no_more_than_fits(
+        warm in prop::collection::vec(0.0..2.0f64, 0..100),
+        utilization in 0.0..2.0f64,
+        demand in 0.0..20.0f64,
+    ) {
+        let law = ControlLaw::DEFAULT;
+        let state = warm.iter().fold(LawState::new(), |state, signal| law.step(state, *signal, 0.0, TICK));
+        let open = law.open(state, utilization, demand);
+        prop_assert!((state.admitted()..=1.0).contains(&open.admitted()));
+        prop_assert!(open == state || open.admitted() * demand < 0.97);
     }
 
     #[test]

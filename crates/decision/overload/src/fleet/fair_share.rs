@@ -1,14 +1,14 @@
-//! Max-min fairness: nobody gets more than it wants, and nobody could get more
-//! without taking from somebody who has less.
+//! Max-min fairness: no node gets more than it wants, and no share can grow without shrinking a
+//! smaller one.
 
-/// Divides the pool. The answer has the order of `wanted`; its sum is the pool, or all
-/// that is wanted if that is less.
+/// Divides the pool. The shares have the order of `wanted`; their sum is the pool, or the sum of
+/// `wanted` if that is less.
 pub fn fair_shares(pool: u64, wanted: &[u64]) -> Vec<u64> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by_key(|index| wanted[*index]);
     let mut shares = vec![0; wanted.len()];
     let mut left = pool;
-    // The most modest first: what they leave is there for the others.
+    // The smallest first: what it leaves is divided among the others.
     for (served, index) in order.iter().enumerate() {
         let waiting = (wanted.len() - served) as u64;
         let share = wanted[*index].min(left / waiting.max(1));

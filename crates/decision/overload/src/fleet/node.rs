@@ -1,8 +1,8 @@
-//! The node's side: counts what is in flight and decides by its grant.
+//! The node's side: counts requests in flight and decides by its grant.
 //!
-//! The lease runs by the node's own steady clock from the moment the report was
-//! *sent*, and is used for four fifths of its length only. So the node has
-//! stopped using a grant before the board gives it to another.
+//! The lease runs by the node's monotonic clock from the moment the report was *sent*, and the
+//! node uses four fifths of it. So it stops using a grant before the board gives it to another
+//! node.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -15,7 +15,7 @@ use crate::category::Category;
 /// Above this share of the pool in use the fleet is saturated, in percent.
 const SATURATED_PERCENT: u64 = 95;
 
-/// Decides by the grant whether a request that is not critical may go on.
+/// Decides by the grant whether a request that is not critical is admitted.
 #[derive(Debug)]
 pub struct FleetShedder {
     settings: FleetSettings,
@@ -26,8 +26,7 @@ pub struct FleetShedder {
     /// Refused since the last report.
     refused: AtomicU64,
     admit_below: AtomicU64,
-    /// When the grant is not used any more. The end of time while there was none: the
-    /// node is alone.
+    /// When the node stops using the grant. The maximum before the first grant: the node is alone.
     usable_until: AtomicU64,
     renewed: AtomicU64,
     pool: AtomicU64,
@@ -36,27 +35,27 @@ pub struct FleetShedder {
     beats_missed: AtomicU64,
 }
 
-/// What the node knows of the fleet.
+/// The node's view of the fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FleetView {
     /// The pool that the fleet shares; the node's own while it is alone.
     pub pool: u64,
-    /// Below how many in flight this node admits now.
+    /// Below how many in flight the node admits.
     pub grant: u64,
-    /// What this node has in flight that is not critical.
+    /// The node's requests in flight, without critical ones.
     pub in_flight: u64,
-    /// What the fleet uses of the pool, as last heard.
+    /// What the fleet uses of the pool, by the last answer.
     pub used: u64,
-    /// How old the grant is; none while the node is alone.
+    /// The age of the grant; none while the node is alone.
     pub lease_age: Option<Nanos>,
-    /// Whether the grant is too old, and the node uses its safe share.
+    /// Whether the grant has expired and the node uses its safe share.
     pub fallback: bool,
     /// Beats without an answer.
     pub beats_missed: u64,
 }
 
 impl FleetShedder {
-    /// A node that is alone with its capacity until it hears of a fleet.
+    /// A node that is alone with its capacity until the first grant.
     pub fn new(settings: FleetSettings, capacity: u64) -> Self {
         let shedder = FleetShedder {
             settings,
@@ -81,16 +80,16 @@ impl FleetShedder {
         &self.settings
     }
 
-    /// Counts the request if it may go on. `None` refuses it. A critical request is
-    /// never refused, and not counted.
+    /// Admits and counts the request; `None` refuses it. Critical requests are neither refused nor
+    /// counted.
     #[inline]
     pub fn try_enter(self: &Arc<Self>, now: Timestamp, category: Category) -> Option<Credit> {
         let counted = self.try_count(now, category)?;
         Some(Credit { shedder: counted.then(|| Arc::clone(self)) })
     }
 
-    /// The same without a credit: says whether it was counted. Whoever is has to be
-    /// [uncounted](FleetShedder::uncount).
+    /// Like [`FleetShedder::try_enter`], but returns whether the request was counted. The caller
+    /// must [uncount](FleetShedder::uncount) it.
     #[inline]
     pub(crate) fn try_count(&self, now: Timestamp, category: Category) -> Option<bool> {
         if category == Category::Critical {
@@ -102,7 +101,7 @@ impl FleetShedder {
         });
         match entered {
             Ok(before) => {
-                // Reading first: the peak is seldom a new one.
+                // Read first: a new peak is rare.
                 if before >= self.peak.load(Relaxed) {
                     self.peak.fetch_max(before + 1, Relaxed);
                 }
@@ -115,13 +114,13 @@ impl FleetShedder {
         }
     }
 
-    /// A request that was counted has ended.
+    /// Counts the end of a request.
     #[inline]
     pub(crate) fn uncount(&self) {
         self.in_flight.fetch_sub(1, Relaxed);
     }
 
-    /// Below how many in flight requests are admitted.
+    /// Below how many in flight the node admits.
     #[inline]
     pub fn admit_below(&self, now: Timestamp) -> u64 {
         if now.as_nanos() < self.usable_until.load(Relaxed) {
@@ -131,7 +130,7 @@ impl FleetShedder {
         }
     }
 
-    /// What to tell the board. Begins a new interval.
+    /// The report to the board. Starts a new interval.
     pub fn report(&self, node: u64, now: Timestamp) -> Report {
         let in_flight = self.in_flight.load(Relaxed);
         let peak = self.peak.swap(in_flight, Relaxed).max(in_flight);
@@ -141,7 +140,7 @@ impl FleetShedder {
         Report { node, capacity, in_flight, demand: peak.saturating_add(refused), held }
     }
 
-    /// Takes a grant over that was asked for at `sent`.
+    /// Accepts the answer to the report that was sent at `sent`.
     pub fn accept(&self, sent: Timestamp, grant: &Grant) {
         self.pool.store(grant.pool, Relaxed);
         self.fleet_capacity.store(grant.fleet_capacity, Relaxed);
@@ -152,13 +151,13 @@ impl FleetShedder {
         self.usable_until.store(sent.after(usable).as_nanos(), Relaxed);
     }
 
-    /// The board did not answer. Everything stays as it is, until the grant is too old.
+    /// Counts a beat without an answer.
     pub fn miss_beat(&self) {
         self.beats_missed.fetch_add(1, Relaxed);
     }
 
-    /// How many requests the node can work on: the gate's limit. While the node is
-    /// alone, this is what is shared.
+    /// Sets the node's capacity: the gate's limit. While the node is alone, its pool is a part of
+    /// it.
     pub fn set_capacity(&self, capacity: u64) {
         self.capacity.store(capacity, Relaxed);
         if self.is_alone() {
@@ -169,14 +168,14 @@ impl FleetShedder {
         }
     }
 
-    /// Whether nearly all of the pool is in use, so that a retry elsewhere is in vain.
+    /// Whether nearly all of the pool is in use, so that a retry at another node fails too.
     pub fn is_saturated(&self) -> bool {
         let used = if self.is_alone() { &self.in_flight } else { &self.fleet_used };
         let part = portion(self.pool.load(Relaxed), SATURATED_PERCENT, 100);
         used.load(Relaxed) > part
     }
 
-    /// What the node knows.
+    /// The node's view.
     pub fn view(&self, now: Timestamp) -> FleetView {
         let alone = self.is_alone();
         let in_flight = self.in_flight.load(Relaxed);
@@ -196,16 +195,16 @@ impl FleetShedder {
         self.usable_until.load(Relaxed) == u64::MAX
     }
 
-    /// The part of the last known pool that is this node's by its capacity. If every node
-    /// keeps to its own, the pool holds.
+    /// The node's part of the last known pool, by its capacity. If every node keeps to its part,
+    /// the pool is not exceeded.
     fn safe_share(&self) -> u64 {
         let (pool, fleet) = (self.pool.load(Relaxed), self.fleet_capacity.load(Relaxed));
         portion(pool, self.capacity.load(Relaxed), fleet).max(1)
     }
 }
 
-/// Up to where a category may go: the last tenth is for POST, the last fifth
-/// not for tests. So the edge is no cliff.
+/// The part of the grant that a category may use: test requests leave a fifth to others, GET
+/// requests a tenth. So categories are refused one after another.
 #[inline]
 const fn ladder(category: Category, grant: u64) -> u64 {
     match category {
@@ -215,7 +214,7 @@ const fn ladder(category: Category, grant: u64) -> u64 {
     }
 }
 
-/// A request that the fleet let through. Counts as in flight until it is dropped.
+/// A request that the fleet shedder admitted. Counts as in flight until it is dropped.
 #[derive(Debug)]
 #[must_use = "the request counts as in flight until this is dropped"]
 pub struct Credit {

@@ -1,20 +1,20 @@
-//! What the gate measures for the adaptive limit: windows of latency and throughput.
+//! Windows of latency and throughput, measured by the gate for the adaptive limit.
 
 use tidegate_algorithms::{Nanos, Timestamp};
 
-use super::measure::OverTime;
+use super::measure::TimeMean;
 use crate::adaptive_limit::{AdaptiveLimit, AdaptiveSettings, WindowSample};
 
-/// Buckets of latencies: eight for each doubling, so a quantile is off by less than an eighth.
+/// Latency buckets: eight for each doubling, so the error of a quantile is less than an eighth.
 const BUCKETS: usize = 64 * 8;
 
-/// A search for the limit, and the window that is being measured for it.
+/// An adaptive limit and the present window.
 #[derive(Debug)]
 pub(super) struct LimitTuner {
     search: AdaptiveLimit,
     latencies: Box<[u32; BUCKETS]>,
     successes: u64,
-    in_flight: OverTime,
+    in_flight: TimeMean,
     in_flight_max: u64,
     waits: (u64, u64),
     since: Timestamp,
@@ -26,7 +26,7 @@ impl LimitTuner {
             search: AdaptiveLimit::new(settings, limit),
             latencies: Box::new([0; BUCKETS]),
             successes: 0,
-            in_flight: OverTime::new(now),
+            in_flight: TimeMean::new(now),
             in_flight_max: 0,
             waits: (0, 0),
             since: now,
@@ -48,7 +48,7 @@ impl LimitTuner {
         self.in_flight_max = self.in_flight_max.max(count);
     }
 
-    /// The limit to use from now on, once a window is over.
+    /// The new limit at the end of a window.
     pub(super) fn tick(&mut self, now: Timestamp, in_flight: u64) -> Option<u64> {
         let length = now.since(self.since);
         if length < self.search.settings().window {

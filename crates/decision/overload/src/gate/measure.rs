@@ -1,16 +1,16 @@
-//! What the gate measures: means over time, waits, the service time.
+//! Measurements of the gate: means over time, waits, the service time.
 
 use tidegate_algorithms::{Nanos, Timestamp};
 
 use crate::category::Category;
 use crate::histogram::Histogram;
 
-/// The last so many requests make the mean service time.
+/// The mean service time is that of the last requests: about so many.
 const SERVICES: u64 = 128;
-/// Fewer say nothing.
+/// With fewer the service time is unknown.
 const SERVICES_MIN: u64 = 16;
 
-/// Upper ends of the buckets of waits, the last without end.
+/// Upper bounds of the buckets of waits; the last has none.
 pub const WAIT_BUCKETS: [Nanos; 9] = [
     Nanos::ZERO,
     Nanos::from_millis(1),
@@ -23,25 +23,24 @@ pub const WAIT_BUCKETS: [Nanos; 9] = [
     Nanos::MAX,
 ];
 
-/// How long requests of one category waited at the gate before they came in, by
-/// [`WAIT_BUCKETS`].
+/// Waits of the admitted requests of one category, by [`WAIT_BUCKETS`].
 pub type Waits = Histogram<9>;
 
-/// A number whose mean over time is wanted.
+/// The mean of a number over time.
 #[derive(Debug)]
-pub(super) struct OverTime {
+pub(super) struct TimeMean {
     value: u64,
     since: Timestamp,
     area: u128,
     window: Timestamp,
 }
 
-impl OverTime {
+impl TimeMean {
     pub(super) const fn new(now: Timestamp) -> Self {
-        OverTime { value: 0, since: now, area: 0, window: now }
+        TimeMean { value: 0, since: now, area: 0, window: now }
     }
 
-    /// A late `now` changes the value and takes no time away.
+    /// A `now` before the last one changes the value and adds no time.
     pub(super) fn set(&mut self, now: Timestamp, value: u64) {
         if value != self.value {
             self.pass(now);
@@ -49,7 +48,7 @@ impl OverTime {
         }
     }
 
-    /// The mean since the last time it was taken; the value itself when no time passed.
+    /// The mean since the last call; the value itself when no time passed.
     pub(super) fn take_mean(&mut self, now: Timestamp) -> f64 {
         self.pass(now);
         let passed = now.since(self.window).get();
@@ -66,7 +65,7 @@ impl OverTime {
     }
 }
 
-/// How long requests are worked on, in the mean of the last ones.
+/// The mean service time of recent requests.
 #[derive(Debug, Default)]
 pub(super) struct ServiceTime {
     mean: u64,
@@ -76,7 +75,7 @@ pub(super) struct ServiceTime {
 impl ServiceTime {
     pub(super) fn record(&mut self, time: Nanos) {
         self.count = (self.count + 1).min(SERVICES);
-        // Up or down without a sign: a division of 128 bits is dear on this path.
+        // Without a sign: a division of 128 bits would be slow on this path.
         let (mean, time) = (self.mean, time.get());
         self.mean = if time >= mean {
             mean + (time - mean) / self.count
@@ -85,13 +84,13 @@ impl ServiceTime {
         };
     }
 
-    /// Zero as long as too few were seen.
+    /// Zero until enough were recorded.
     pub(super) const fn mean(&self) -> Nanos {
         if self.count < SERVICES_MIN { Nanos::ZERO } else { Nanos::new(self.mean) }
     }
 }
 
-/// Waits, since the last tick and since the start.
+/// Waits since the last tick and since the start.
 #[derive(Debug, Default)]
 pub(super) struct WaitTimes {
     by_category: [Waits; 4],
@@ -100,7 +99,7 @@ pub(super) struct WaitTimes {
 }
 
 impl WaitTimes {
-    /// Somebody came in without waiting.
+    /// Records a request that entered without waiting.
     #[inline]
     pub(super) fn record_none(&mut self, category: Category) {
         self.by_category[category.rank()].counts[0] += 1;
@@ -134,7 +133,7 @@ mod tests {
 
     #[test]
     fn the_mean_weighs_values_by_their_time() {
-        let mut number = OverTime::new(at(0));
+        let mut number = TimeMean::new(at(0));
         number.set(at(0), 10);
         number.set(at(100), 20);
         assert_eq!(number.take_mean(at(400)), 17.5);
@@ -144,7 +143,7 @@ mod tests {
 
     #[test]
     fn late_readings_take_no_time_away() {
-        let mut number = OverTime::new(at(100));
+        let mut number = TimeMean::new(at(100));
         number.set(at(200), 5);
         number.set(at(150), 7);
         assert_eq!(number.take_mean(at(300)), 3.5);

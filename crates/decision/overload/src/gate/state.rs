@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 use tidegate_algorithms::{Nanos, Timestamp};
 
 use super::limit_tuner::LimitTuner;
-use super::measure::{OverTime, ServiceTime, WaitTimes, Waits};
+use super::measure::{ServiceTime, TimeMean, WaitTimes, Waits};
 use super::queue::{Order, Queue, Ticket, Waiter};
 use super::settings::GateSettings;
 use super::slots::{SLOTS_MAX, SlotId, SlotKind, Slots};
@@ -41,10 +41,12 @@ pub struct GateState {
     events: VecDeque<Event>,
     service: ServiceTime,
     waits: WaitTimes,
-    in_flight_mean: OverTime,
-    queued_mean: OverTime,
+    in_flight_mean: TimeMean,
+    queued_mean: TimeMean,
     tuning: Option<LimitTuner>,
     counts: GateCounts,
+    /// `counts.entered` at the start of the window.
+    entered_before: u64,
 }
 
 impl GateState {
@@ -60,10 +62,11 @@ impl GateState {
             events: VecDeque::new(),
             service: ServiceTime::default(),
             waits: WaitTimes::default(),
-            in_flight_mean: OverTime::new(now),
-            queued_mean: OverTime::new(now),
+            in_flight_mean: TimeMean::new(now),
+            queued_mean: TimeMean::new(now),
             tuning: settings.adaptive.map(|adaptive| LimitTuner::new(adaptive, limit, now)),
             counts: GateCounts::default(),
+            entered_before: 0,
         }
     }
 
@@ -194,9 +197,11 @@ impl GateState {
 
     /// The measurements since the last call.
     pub fn take_window(&mut self, now: Timestamp) -> Window {
+        let before = std::mem::replace(&mut self.entered_before, self.counts.entered);
         Window {
             in_flight: self.in_flight_mean.take_mean(now),
             queued: self.queued_mean.take_mean(now),
+            entered: self.counts.entered - before,
             queue_wait: self.waits.take_mean(),
             service_time: self.service.mean(),
         }

@@ -61,6 +61,8 @@ pub struct Window {
     pub in_flight: f64,
     /// Mean length of the queue.
     pub queued: f64,
+    /// Admitted requests, within the limit or above it.
+    pub entered: u64,
     /// Mean wait of admitted requests.
     pub queue_wait: Nanos,
     /// The mean service time of recent requests; zero until measured.

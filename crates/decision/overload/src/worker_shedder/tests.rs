@@ -7,27 +7,46 @@ const TICK: Nanos = Nanos::from_millis(250);
 struct Bench {
     shedder: WorkerShedder,
     now: Timestamp,
+    /// Whether the gate counts the requests that enter; without them demand is unknown.
+    counts_entered: bool,
+    /// The part of a request that is not offered yet.
+    due: f64,
 }
 
 impl Bench {
     fn new() -> Self {
         let shedder = WorkerShedder::new(WorkerSettings::default());
-        Bench { shedder, now: Timestamp::from_secs(1_000) }
+        Bench { shedder, now: Timestamp::from_secs(1_000), counts_entered: true, due: 0.0 }
     }
 
-    /// Offers the same of every level, `times` what the server can do, for so
-    /// many ticks.
+    /// Offers the same of every level, `times` what the server can do, for so many ticks.
     fn run(&mut self, times: f64, acting: CallerMode, ticks: u32) -> WorkerView {
+        self.tick(1.0, times, acting, ticks)
+    }
+
+    /// Offers a fraction of what makes `times` the capacity, spread evenly over the levels.
+    fn offer_fraction(&mut self, fraction: f64, times: f64, ticks: u32) -> WorkerView {
+        self.tick(fraction, times, CallerMode::Enforce, ticks)
+    }
+
+    fn tick(&mut self, fraction: f64, times: f64, acting: CallerMode, ticks: u32) -> WorkerView {
         let mut view = self.shedder.view();
         for _ in 0..ticks {
             let mut admitted = 0;
             for level in levels() {
+                self.due += fraction;
+                if self.due < 1.0 {
+                    continue;
+                }
+                self.due -= 1.0;
                 let sequence = self.shedder.offer(level);
                 let judged = self.shedder.judge(level, sequence);
                 admitted += u32::from(judged || acting == CallerMode::Shadow);
             }
             let load = times * f64::from(admitted) / 512.0;
-            let signals = Signals { in_flight: load * 64.0, limit: 64, ..Signals::default() };
+            let entered = if self.counts_entered { u64::from(admitted) } else { 0 };
+            let signals =
+                Signals { in_flight: load * 64.0, entered, limit: 64, ..Signals::default() };
             self.now = self.now.after(TICK);
             view = self.shedder.tick(self.now, &signals, acting);
         }
@@ -69,8 +88,39 @@ fn critical_requests_are_kept_however_deep_the_overload_is() {
 }
 
 #[test]
-fn too_few_arrivals_hold_the_level() {
+fn everything_is_admitted_within_ten_seconds_after_an_overload_and_stays_admitted() {
+    for load in [0.9, 0.5, 0.1, 0.01] {
+        let mut bench = Bench::new();
+        let shed = bench.run(2.0, CallerMode::Enforce, 4 * 120);
+        assert!(shed.admitted < 0.6, "{shed:?}");
+        bench.offer_fraction(load / 2.0, 2.0, 4 * 10);
+        for _ in 0..4 * 60 {
+            let view = bench.offer_fraction(load / 2.0, 2.0, 1);
+            assert_eq!((view.admitted, view.shed_level), (1.0, 0), "down to {load}: {view:?}");
+        }
+    }
+}
+
+#[test]
+fn a_load_that_still_exceeds_capacity_is_not_admitted_as_a_whole() {
     let mut bench = Bench::new();
+    bench.run(10.0, CallerMode::Enforce, 4 * 120);
+    for _ in 0..4 * 60 {
+        let view = bench.offer_fraction(0.2, 10.0, 1);
+        assert!(view.admitted * 2.0 < 1.3, "{view:?}");
+    }
+}
+
+#[test]
+fn everything_is_admitted_when_requests_stop_coming() {
+    let mut bench = Bench::new();
+    bench.run(2.0, CallerMode::Enforce, 4 * 60);
+    assert_eq!(bench.offer_fraction(0.0, 2.0, 4 * 10).admitted, 1.0);
+}
+
+#[test]
+fn too_few_arrivals_hold_the_level_while_demand_is_unknown() {
+    let mut bench = Bench { counts_entered: false, ..Bench::new() };
     let shed = bench.run(2.0, CallerMode::Enforce, 4 * 60).admitted;
     for _ in 0..400 {
         bench.now = bench.now.after(TICK);

@@ -1,4 +1,4 @@
-//! What the tests of the board share: boards, nodes that beat, and a look at the rows.
+//! Helpers for the tests of the board: boards, nodes that beat, and a reader of the rows.
 //!
 //! Rows are read by a script of our own, so that a fault of the board cannot hide.
 
@@ -66,7 +66,7 @@ impl Drop for Node {
     }
 }
 
-/// Looks again and again until there is an answer. Others run in between, and only then.
+/// Polls until there is an answer; other tasks run between the polls.
 pub(crate) async fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     for _ in 0..PATIENCE.as_millis() / PAUSE.as_millis() {
         if let Some(seen) = look() {

@@ -1,9 +1,8 @@
 //! A node that is killed while it holds a grant.
 //!
-//! The node is a process of its own: this program, started again with the
-//! address of the server in its environment. Nothing here goes by how long
-//! something took: the server's clock tells when the lease ends, and every beat of
-//! the other node is held against that.
+//! The node is a separate process: this program, started with the address of the server in its environment. No assertion
+//! depends on the duration of a step: the server's clock says when the lease ends, and every beat of the other node is
+//! compared with that.
 
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
@@ -22,7 +21,7 @@ const KEY: &str = "tg:fleet:nodes";
 const KILLED: u64 = 7;
 const SURVIVOR: u64 = 8;
 
-/// Beats until killed, or until the one who started it is gone.
+/// Beats until it is killed or its parent process has ended.
 fn be_a_node(url: &str) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let _node = runtime.block_on(async { Node::start(url, KILLED) });

@@ -11,7 +11,7 @@ use tidegate_test_servers::server::{Flavour, Server};
 const KEY: &str = "tg:fleet:nodes";
 const NODES: u64 = 4;
 
-/// On one thread: while a test looks, no node hears of anything.
+/// On one thread, so that no node runs while a test inspects the board.
 #[tokio::test]
 async fn a_busy_node_takes_what_others_leave_and_together_they_never_go_beyond_the_pool() {
     let server = Server::redis();

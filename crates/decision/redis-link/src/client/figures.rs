@@ -98,9 +98,9 @@ pub(super) struct Counters {
     batches: Buckets<{ BATCH_BOUNDS.len() + 1 }>,
     latency: Buckets<{ LATENCY_BOUNDS.len() + 1 }>,
     errors: [AtomicU64; LinkErrorKind::ALL.len()],
-    script_reloads: AtomicU64,
-    redirects: AtomicU64,
-    connects: AtomicU64,
+    pub(super) script_reloads: AtomicU64,
+    pub(super) redirects: AtomicU64,
+    pub(super) connects: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -141,18 +141,6 @@ impl Counters {
         if let Some(count) = self.errors.get(kind.index()) {
             count.fetch_add(1, Ordering::Relaxed);
         }
-    }
-
-    pub(super) fn reloaded(&self) {
-        self.script_reloads.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(super) fn redirected(&self) {
-        self.redirects.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(super) fn connected(&self) {
-        self.connects.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn figures(&self, waiting: usize, state: &LinkState) -> ClientFigures {

@@ -69,14 +69,6 @@ impl Deadline {
 }
 
 impl Job {
-    pub(super) fn script(
-        call: ScriptCall,
-        reply: Option<ReplySender<ScriptReply>>,
-        deadline: Deadline,
-    ) -> Self {
-        Job::new(Payload::Script { call, reply }, deadline)
-    }
-
     /// One job for each command, in order; they answer as one.
     pub(super) fn commands(
         commands: Vec<Cmd>,
@@ -94,7 +86,7 @@ impl Job {
         commands.into_iter().enumerate().map(job).collect()
     }
 
-    fn new(payload: Payload, deadline: Deadline) -> Self {
+    pub(super) fn new(payload: Payload, deadline: Deadline) -> Self {
         Job { payload, deadline, resends: 0, asking: false }
     }
 

@@ -23,7 +23,8 @@ const WAITING_MIN_BY_IN_FLIGHT: [usize; 4] = [1, 1, 16, 64];
 
 /// One server.
 pub(super) struct Node {
-    pub(super) target: Target,
+    /// Its address; none for the master that the sentinels name.
+    pub(super) address: Option<RedisAddress>,
     pub(super) connections: Vec<Connection>,
     pub(super) waiting: VecDeque<Job>,
     /// The server has lost the script: the next pipeline loads it.
@@ -34,25 +35,17 @@ pub(super) struct Node {
     pub(super) failure: Option<LinkError>,
 }
 
-/// How to find the server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Target {
-    Address(RedisAddress),
-    /// The master that the sentinels name.
-    Master,
-}
-
 /// One connection, open or not.
 pub(super) struct Connection {
     pub(super) state: ConnectionState,
     /// Changes each time the connection is opened or lost, so that events of an earlier one are recognized.
     pub(super) epoch: u64,
     pub(super) in_flight: VecDeque<PipelineInFlight>,
-    last_reply: Instant,
+    pub(super) last_reply: Instant,
     /// Attempts in a row that executed nothing.
     failures: u32,
-    /// Whether the server has executed a call on it.
-    proven: bool,
+    /// Whether the server has executed a call on it; otherwise its loss counts as a failure.
+    pub(super) proven: bool,
 }
 
 pub(super) enum ConnectionState {
@@ -62,9 +55,9 @@ pub(super) enum ConnectionState {
 }
 
 impl Node {
-    pub(super) fn new(target: Target, connections: usize, now: Instant) -> Self {
+    pub(super) fn new(address: Option<RedisAddress>, connections: usize, now: Instant) -> Self {
         Node {
-            target,
+            address,
             connections: (0..connections).map(|_| Connection::new(now)).collect(),
             waiting: VecDeque::new(),
             reload_script: false,
@@ -132,13 +125,9 @@ impl Node {
         for job in commands.flat_map(|command| &mut command.jobs) {
             match job {
                 Some(late) if late.deadline.at <= now => {
-                    if let Some(job) = job.take() {
-                        job.expire(counters);
-                    }
+                    job.take().into_iter().for_each(|job| job.expire(counters));
                 }
-                Some(job) => {
-                    next = Some(next.map_or(job.deadline.at, |at| at.min(job.deadline.at)))
-                }
+                Some(job) => keep_earliest(&mut next, job.deadline.at),
                 None => {}
             }
         }
@@ -154,6 +143,11 @@ fn waiting_min(pipelines: usize, jobs_in_flight: usize) -> Option<usize> {
     Some(least.max((jobs_in_flight / 2).min(PIPELINE_JOBS_MAX)))
 }
 
+/// Sets the next deadline to this one, if it is earlier.
+pub(super) fn keep_earliest(next: &mut Option<Instant>, deadline: Instant) {
+    *next = Some(next.map_or(deadline, |at| at.min(deadline)));
+}
+
 /// Fails jobs past their deadline, and finds the next deadline of the others.
 pub(super) fn expire_in(
     jobs: &mut VecDeque<Job>,
@@ -166,7 +160,7 @@ pub(super) fn expire_in(
         if job.deadline.at <= now {
             job.expire(counters);
         } else {
-            *next = Some(next.map_or(job.deadline.at, |at| at.min(job.deadline.at)));
+            keep_earliest(next, job.deadline.at);
             jobs.push_back(job);
         }
     }
@@ -203,10 +197,6 @@ impl Connection {
         self.proven = false;
     }
 
-    pub(super) fn on_reply(&mut self, now: Instant) {
-        self.last_reply = now;
-    }
-
     /// The server executed a call.
     pub(super) fn on_executed(&mut self) {
         self.proven = true;
@@ -222,11 +212,6 @@ impl Connection {
         self.state = ConnectionState::Waiting { until: now + wait };
         self.proven = false;
         std::mem::take(&mut self.in_flight)
-    }
-
-    /// Forgets that calls were executed, so that the next loss counts as a failure.
-    pub(super) fn distrust(&mut self) {
-        self.proven = false;
     }
 
     /// When the connection counts as dead, unless the server replies before.

@@ -24,7 +24,7 @@ pub(super) struct Script<'a> {
 
 /// Whether script calls of several slots may share an `EVALSHA`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sharing {
+pub(super) enum CommandSharing {
     All,
     SameTag,
 }
@@ -65,11 +65,12 @@ pub(super) enum ReplyOutcome {
     Rejected { error: redis::ServerError, jobs: Vec<Job> },
 }
 
-/// Builds one pipeline of all jobs. `reload` loads the script first.
+/// Builds one pipeline of all jobs: single commands in their order, then the script calls. `reload` loads the script
+/// first.
 pub(super) fn build(
-    mut jobs: Vec<Job>,
+    jobs: Vec<Job>,
     script: Script<'_>,
-    sharing: Sharing,
+    sharing: CommandSharing,
     reload: bool,
     instant: &[u8],
 ) -> (Pipeline, Vec<CommandInFlight>) {
@@ -77,61 +78,52 @@ pub(super) fn build(
     if reload {
         pipeline.add_command(load_command(script.text));
     }
-    if sharing == Sharing::SameTag {
-        // Stable, so that single commands stay in their order.
-        jobs.sort_by_key(|job| match &job.payload {
-            Payload::Script { call, .. } => Some((call.tag, job.asking)),
-            Payload::Command { .. } => None,
-        });
-    }
     let mut commands: Vec<CommandInFlight> = Vec::new();
-    let mut shared: Vec<Job> = Vec::new();
-    let close =
-        |shared: &mut Vec<Job>, pipeline: &mut Pipeline, commands: &mut Vec<CommandInFlight>| {
-            if shared.is_empty() {
-                return;
-            }
-            if shared.iter().any(|job| job.asking) {
-                pipeline.add_command(cmd("ASKING"));
-            }
-            let reply_index = pipeline.len();
-            pipeline.add_command(script_command(script.hash, instant, shared));
-            let jobs = shared.drain(..).map(Some).collect();
-            commands.push(CommandInFlight { kind: CommandKind::Script, reply_index, jobs });
-        };
-    for mut job in jobs {
-        if let Payload::Command { command, .. } = &mut job.payload {
-            if job.asking {
-                pipeline.add_command(cmd("ASKING"));
-            }
-            let reply_index = pipeline.len();
-            pipeline.add_command(command.clone());
-            let jobs = vec![Some(job)];
-            commands.push(CommandInFlight { kind: CommandKind::Single, reply_index, jobs });
-            continue;
+    let mut add = |command: Cmd, kind: CommandKind, jobs: Vec<Job>| {
+        if jobs.iter().any(|job| job.asking) {
+            pipeline.add_command(cmd("ASKING"));
         }
-        if sharing == Sharing::SameTag && shared.last().is_some_and(|last| !may_share(last, &job)) {
-            close(&mut shared, &mut pipeline, &mut commands);
+        let (reply_index, jobs) = (pipeline.len(), jobs.into_iter().map(Some).collect());
+        pipeline.add_command(command);
+        commands.push(CommandInFlight { kind, reply_index, jobs });
+    };
+    let mut calls: Vec<Job> = Vec::with_capacity(jobs.len());
+    for job in jobs {
+        match &job.payload {
+            Payload::Script { .. } => calls.push(job),
+            Payload::Command { command, .. } => {
+                add(command.clone(), CommandKind::Single, vec![job]);
+            }
         }
-        shared.push(job);
     }
-    close(&mut shared, &mut pipeline, &mut commands);
+    if sharing == CommandSharing::SameTag {
+        calls.sort_by_key(shared_key);
+    }
+    while let Some(first) = calls.first().map(shared_key) {
+        let others = match sharing {
+            CommandSharing::All => None,
+            CommandSharing::SameTag => calls.iter().position(|job| shared_key(job) != first),
+        };
+        let rest = calls.split_off(others.unwrap_or(calls.len()));
+        let shared = std::mem::replace(&mut calls, rest);
+        add(script_command(script.hash, instant, &shared), CommandKind::Script, shared);
+    }
     (pipeline, commands)
+}
+
+/// The tag of a script call, and whether `ASKING` precedes it: in a cluster, calls with equal ones may share an
+/// `EVALSHA`.
+fn shared_key(job: &Job) -> Option<(u16, bool)> {
+    match &job.payload {
+        Payload::Script { call, .. } => Some((call.tag, job.asking)),
+        Payload::Command { .. } => None,
+    }
 }
 
 pub(super) fn load_command(text: &str) -> Cmd {
     let mut command = cmd("SCRIPT");
     command.arg("LOAD").arg(text);
     command
-}
-
-fn may_share(one: &Job, other: &Job) -> bool {
-    match (&one.payload, &other.payload) {
-        (Payload::Script { call: a, .. }, Payload::Script { call: b, .. }) => {
-            a.tag == b.tag && one.asking == other.asking
-        }
-        _ => false,
-    }
 }
 
 fn script_command(hash: &str, instant: &[u8], jobs: &[Job]) -> Cmd {

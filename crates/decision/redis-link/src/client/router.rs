@@ -5,12 +5,13 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use redis::{ServerError, cmd};
 
 use super::job::Job;
-use super::node::{Node, Target, expire_in};
+use super::node::{Node, expire_in};
 use super::worker::{Event, Worker};
 use crate::backoff::wait_after;
 use crate::cluster_slots::{SlotMap, SlotRange, read_redirect, read_slots};
@@ -30,119 +31,73 @@ const NODES_MAX: usize = 1_000;
 /// How long to wait for keys that migrate to another node.
 const TRY_AGAIN_AFTER: Duration = Duration::from_millis(2);
 
-/// How jobs find their node.
-pub(super) enum Router {
-    Single,
-    Cluster(Box<ClusterRouter>),
-}
-
+/// How jobs of a cluster find their node.
 pub(super) struct ClusterRouter {
     seeds: Vec<RedisAddress>,
-    map: Option<Arc<SlotMap>>,
+    pub(super) map: Option<Arc<SlotMap>>,
     /// Jobs that arrived before the first map.
-    unrouted: VecDeque<Job>,
+    pub(super) unrouted: VecDeque<Job>,
     /// When to read the map; none while it is being read.
-    due: Option<Instant>,
+    pub(super) due: Option<Instant>,
     last_read: Option<Instant>,
     reading: bool,
     failures: u32,
     failure: Option<LinkError>,
 }
 
-impl Router {
-    pub(super) fn new(servers: &RedisServers, now: Instant) -> Self {
-        match servers {
-            RedisServers::Single(_) | RedisServers::Sentinels { .. } => Router::Single,
-            RedisServers::Cluster(seeds) => Router::Cluster(Box::new(ClusterRouter {
-                seeds: seeds.clone(),
-                map: None,
-                unrouted: VecDeque::new(),
-                due: Some(now),
-                last_read: None,
-                reading: false,
-                failures: 0,
-                failure: None,
-            })),
-        }
-    }
-
-    pub(super) fn map(&self) -> Option<Arc<SlotMap>> {
-        match self {
-            Router::Single => None,
-            Router::Cluster(cluster) => cluster.map.clone(),
-        }
-    }
-
-    pub(super) fn is_cluster(&self) -> bool {
-        matches!(self, Router::Cluster(_))
-    }
-
-    /// Whether the servers are known.
-    pub(super) fn is_mapped(&self) -> bool {
-        match self {
-            Router::Single => true,
-            Router::Cluster(cluster) => cluster.map.is_some(),
-        }
-    }
-
-    pub(super) fn due(&self) -> Option<Instant> {
-        match self {
-            Router::Single => None,
-            Router::Cluster(cluster) => cluster.due,
-        }
-    }
-
-    pub(super) fn unrouted(&self) -> usize {
-        match self {
-            Router::Single => 0,
-            Router::Cluster(cluster) => cluster.unrouted.len(),
-        }
-    }
-
-    /// Schedules a reading of the slot map.
-    pub(super) fn refresh_soon(&mut self, now: Instant) {
-        if let Router::Cluster(cluster) = self
-            && !cluster.reading
-            && cluster.due.is_none()
-        {
-            cluster.due = Some(cluster.last_read.map_or(now, |read| now.max(read + REFRESH_GAP)));
-        }
+impl ClusterRouter {
+    /// The router for these servers; none unless they are a cluster.
+    pub(super) fn new(servers: &RedisServers, now: Instant) -> Option<Self> {
+        let RedisServers::Cluster(seeds) = servers else { return None };
+        Some(ClusterRouter {
+            seeds: seeds.clone(),
+            map: None,
+            unrouted: VecDeque::new(),
+            due: Some(now),
+            last_read: None,
+            reading: false,
+            failures: 0,
+            failure: None,
+        })
     }
 }
 
 impl Worker {
+    /// Schedules a reading of the slot map, in a cluster.
+    pub(super) fn refresh_slots_soon(&mut self) {
+        if let Some(cluster) = &mut self.cluster
+            && !cluster.reading
+            && cluster.due.is_none()
+        {
+            let now = self.now;
+            cluster.due = Some(cluster.last_read.map_or(now, |read| now.max(read + REFRESH_GAP)));
+        }
+    }
+
     /// Queues a job at its node.
     pub(super) fn route(&mut self, job: Job) {
-        let node = match &mut self.router {
-            Router::Single => Some(0),
-            Router::Cluster(cluster) => match &cluster.map {
-                Some(map) => map.node_of(job.slot()),
-                None if cluster.failures == 0 => {
-                    cluster.unrouted.push_back(job);
-                    return;
-                }
-                None => {
-                    let error = cluster.failure.clone().unwrap_or_else(slot_without_node);
-                    job.fail(&error, &self.counters);
-                    return;
-                }
-            },
+        let node = match &mut self.cluster {
+            None => Some(0),
+            Some(ClusterRouter { map: Some(map), .. }) => map.node_of(job.slot()),
+            Some(cluster) if cluster.failures == 0 => return cluster.unrouted.push_back(job),
+            Some(cluster) => {
+                let error = cluster.failure.clone().unwrap_or_else(slot_without_node);
+                return job.fail(&error, &self.state.counters);
+            }
         };
         match node.and_then(|node| self.nodes.get_mut(node)) {
             Some(node) => node.waiting.push_back(job),
             None => {
-                job.fail(&slot_without_node(), &self.counters);
-                self.router.refresh_soon(self.now);
+                job.fail(&slot_without_node(), &self.state.counters);
+                self.refresh_slots_soon();
             }
         }
     }
 
     /// Follows `MOVED` (another node has the slot) or `ASK` (another node has the slot's keys for now).
     pub(super) fn redirect(&mut self, from: usize, error: &ServerError, jobs: Vec<Job>) {
-        let asked = match self.nodes.get(from).map(|node| &node.target) {
-            Some(Target::Address(address)) => address.clone(),
-            _ => RedisAddress::tcp("", 0),
-        };
+        let asked = self.nodes.get(from).and_then(|node| node.address.clone());
+        let asked = asked.unwrap_or_else(|| RedisAddress::tcp("", 0));
         let redirect = read_redirect(error.details().unwrap_or_default(), &asked);
         let target = redirect.and_then(|(slot, address)| Some((slot, self.node_at(&address)?)));
         let Some((slot, target)) = target else {
@@ -151,15 +106,13 @@ impl Worker {
         };
         let asking = error.code() == "ASK";
         if !asking {
-            if let Router::Cluster(cluster) = &mut self.router
-                && let Some(map) = &mut cluster.map
-            {
+            if let Some(map) = self.cluster.as_mut().and_then(|cluster| cluster.map.as_mut()) {
                 Arc::make_mut(map).set(slot, slot, target);
                 self.changed = true;
             }
-            self.router.refresh_soon(self.now);
+            self.refresh_slots_soon();
         }
-        self.counters.redirected();
+        self.state.counters.redirects.fetch_add(1, Ordering::Relaxed);
         self.resend(target, jobs, asking);
     }
 
@@ -171,7 +124,7 @@ impl Worker {
             job.asking = asking;
             if job.resends > RESENDS_MAX {
                 let reason = "its nodes redirect a call to each other";
-                job.fail(&unavailable(LinkErrorKind::Cluster, reason), &self.counters);
+                job.fail(&unavailable(LinkErrorKind::Cluster, reason), &self.state.counters);
             } else {
                 node.waiting.push_front(job);
             }
@@ -190,7 +143,7 @@ impl Worker {
     /// Starts reading the slot map if it is due.
     pub(super) fn refresh_slots(&mut self) {
         let now = self.now;
-        let Router::Cluster(cluster) = &mut self.router else { return };
+        let Some(cluster) = &mut self.cluster else { return };
         if cluster.reading || cluster.due.is_none_or(|due| due > now) {
             return;
         }
@@ -202,10 +155,7 @@ impl Worker {
             self.nodes
                 .iter()
                 .filter(move |node| !node.retired && (node.connected() > 0) == connected)
-                .filter_map(|node| match &node.target {
-                    Target::Address(address) => Some(address.clone()),
-                    Target::Master => None,
-                })
+                .filter_map(|node| node.address.clone())
         };
         let mut addresses: Vec<RedisAddress> = known(true).collect();
         for address in cluster.seeds.iter().cloned().chain(known(false)) {
@@ -221,7 +171,7 @@ impl Worker {
 
     pub(super) fn on_slots(&mut self, slots: Result<Vec<SlotRange>, LinkError>) {
         let now = self.now;
-        let Router::Cluster(cluster) = &mut self.router else { return };
+        let Some(cluster) = &mut self.cluster else { return };
         cluster.reading = false;
         match slots {
             Ok(ranges) => {
@@ -249,7 +199,7 @@ impl Worker {
                 map.set(range.first, range.last, node);
             }
         }
-        let Router::Cluster(cluster) = &mut self.router else { return };
+        let Some(cluster) = &mut self.cluster else { return };
         cluster.map = Some(Arc::new(map));
         let mut to_route: Vec<Job> = cluster.unrouted.drain(..).collect();
         for node in self.nodes.iter_mut().filter(|node| node.retired) {
@@ -264,23 +214,17 @@ impl Worker {
         self.changed = true;
     }
 
-    /// The index of the node at this address; adds one if it is new.
+    /// The index of the node at this address; adds one if it is new. `None` when there are too many.
     fn node_at(&mut self, address: &RedisAddress) -> Option<usize> {
-        let target = Target::Address(address.clone());
-        let known = self.nodes.iter().position(|node| node.target == target);
+        let known = self.nodes.iter().position(|node| node.address.as_ref() == Some(address));
         if let Some(index) = known {
-            if let Some(node) = self.nodes.get_mut(index) {
-                node.retired = false;
-            }
+            self.nodes[index].retired = false;
             return Some(index);
         }
-        let node = Node::new(target, self.dialer.settings.connections, self.now);
+        let node = Node::new(Some(address.clone()), self.dialer.settings.connections, self.now);
         self.changed = true;
-        let unused = self.nodes.iter().position(|node| node.retired && node.is_idle());
-        if let Some(index) = unused {
-            if let Some(old) = self.nodes.get_mut(index) {
-                *old = node;
-            }
+        if let Some(index) = self.nodes.iter().position(|node| node.retired && node.is_idle()) {
+            self.nodes[index] = node;
             return Some(index);
         }
         if self.nodes.len() >= NODES_MAX {
@@ -292,8 +236,8 @@ impl Worker {
 
     /// Fails unrouted jobs past their deadline.
     pub(super) fn expire_unrouted(&mut self, next: &mut Option<Instant>) {
-        if let Router::Cluster(cluster) = &mut self.router {
-            expire_in(&mut cluster.unrouted, self.now, next, &self.counters);
+        if let Some(cluster) = &mut self.cluster {
+            expire_in(&mut cluster.unrouted, self.now, next, &self.state.counters);
         }
     }
 }

@@ -1,17 +1,17 @@
 //! The timers of the client's thread: connecting, deadlines, silent connections, retries, changed passwords.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use redis::Value;
-
-use super::node::{Connection, ConnectionState, Target};
+use super::node::{Connection, ConnectionState};
 use super::pipeline::{PipelineInFlight, load_command};
 use super::worker::{ConnectionId, Event, Worker};
+use crate::cluster_slots::text;
 use crate::dial::{Dialer, OpenConnection, Peer, read_password, silent};
 use crate::error::{self, LinkError, LinkErrorKind, unavailable};
 use crate::sentinel::dial_master;
-use crate::settings::{RedisServers, Secret};
+use crate::settings::{RedisAddress, RedisServers, Secret};
 
 /// How often a password file is read.
 const PASSWORD_BEAT: Duration = Duration::from_secs(1);
@@ -20,21 +20,11 @@ const PASSWORD_BEAT: Duration = Duration::from_secs(1);
 const IDLE: Duration = Duration::from_secs(60);
 
 impl Worker {
-    pub(super) fn distrust(&mut self, id: ConnectionId) {
-        let node = self.nodes.get_mut(id.node);
-        if let Some(connection) = node.and_then(|node| node.connections.get_mut(id.connection)) {
-            connection.distrust();
-        }
-    }
-
     /// Drops a connection. The jobs in flight on it may have run, so they fail.
     pub(super) fn lose(&mut self, id: ConnectionId, error: &LinkError) {
         let now = self.now;
         let Some(node) = self.nodes.get_mut(id.node) else { return };
-        let error = match &node.target {
-            Target::Address(address) => error::at(address, error),
-            Target::Master => error.clone(),
-        };
+        let error = error::at_node(node.address.as_ref(), error);
         node.failure = Some(error.clone());
         let connection = node.connections.get_mut(id.connection);
         let Some(connection) = connection.filter(|connection| connection.is_open()) else { return };
@@ -43,14 +33,22 @@ impl Worker {
         connection.epoch = self.count;
         let in_flight = connection.on_lost(now);
         let lost = error::of_lost_call(&error);
-        self.router.refresh_soon(now);
+        self.refresh_slots_soon();
         self.note_failure(error);
         self.fail_all(in_flight.into_iter().flat_map(PipelineInFlight::into_jobs), &lost);
     }
 
+    /// Drops a connection that does not serve calls, so that the wait before the next attempt grows.
+    pub(super) fn lose_unproven(&mut self, id: ConnectionId, error: &LinkError) {
+        if let Some(connection) = self.connection_at(id) {
+            connection.proven = false;
+        }
+        self.lose(id, error);
+    }
+
     fn dial(&mut self, node_index: usize, connection_index: usize) {
         let Some(node) = self.nodes.get_mut(node_index) else { return };
-        let target = node.target.clone();
+        let address = node.address.clone();
         let Some(connection) = node.connections.get_mut(connection_index) else { return };
         self.count += 1;
         let epoch = self.count;
@@ -59,7 +57,7 @@ impl Worker {
         let id = ConnectionId { node: node_index, connection: connection_index, epoch };
         let (dialer, script) = (self.dialer.clone(), Arc::clone(&self.script));
         self.tasks.spawn(async move {
-            Event::Dialed { id, result: connect(&dialer, &target, &script).await }
+            Event::Dialed { id, result: connect(&dialer, address.as_ref(), &script).await }
         });
     }
 
@@ -82,13 +80,13 @@ impl Worker {
                     Event::Closed { id }
                 });
                 connection.on_opened(open, script_hash, now);
-                self.counters.connected();
+                self.state.counters.connects.fetch_add(1, Ordering::Relaxed);
             }
             Err(error) => {
                 // Nothing was in flight on a connection that was never open.
                 let _ = connection.on_lost(now);
                 node.failure = Some(error.clone());
-                self.router.refresh_soon(now);
+                self.refresh_slots_soon();
                 self.note_failure(error);
             }
         }
@@ -123,13 +121,13 @@ impl Worker {
         if self.expiry.is_none_or(|expiry| expiry > self.now) {
             return;
         }
-        let (now, counters) = (self.now, Arc::clone(&self.counters));
-        let deadlines = self.nodes.iter_mut().filter_map(|node| node.expire(now, &counters));
+        let (now, state) = (self.now, Arc::clone(&self.state));
+        let deadlines = self.nodes.iter_mut().filter_map(|node| node.expire(now, &state.counters));
         let mut next = deadlines.min();
         self.expire_unrouted(&mut next);
         let (late, retries) =
             self.retries.drain(..).partition::<Vec<_>, _>(|(_, job)| job.deadline.at <= now);
-        late.into_iter().for_each(|(_, job)| job.expire(&counters));
+        late.into_iter().for_each(|(_, job)| job.expire(&state.counters));
         self.retries = retries;
         let retries = self.retries.iter().map(|(_, job)| job.deadline.at);
         self.expiry = next.into_iter().chain(retries).min();
@@ -156,8 +154,7 @@ impl Worker {
                 let Some(found) = found else { continue };
                 if found.silent_until(timeout).is_some_and(|due| due <= self.now) {
                     let id = ConnectionId { node, connection, epoch: found.epoch };
-                    self.distrust(id);
-                    self.lose(id, &silent(timeout));
+                    self.lose_unproven(id, &silent(timeout));
                 }
             }
         }
@@ -180,7 +177,8 @@ impl Worker {
         });
         let silences = connections.filter_map(|connection| connection.silent_until(timeout));
         let retries = self.retries.iter().map(|(due, _)| *due);
-        let single = [self.expiry, self.router.due(), self.password_due];
+        let single =
+            [self.expiry, self.cluster.as_ref().and_then(|cluster| cluster.due), self.password_due];
         let next = dials.chain(silences).chain(retries).chain(single.into_iter().flatten()).min();
         next.unwrap_or(self.now + IDLE)
     }
@@ -213,27 +211,17 @@ impl Worker {
 /// Connects and loads the script; returns the connection and the script's hash.
 async fn connect(
     dialer: &Dialer,
-    target: &Target,
+    address: Option<&RedisAddress>,
     script: &str,
 ) -> Result<(OpenConnection, String), LinkError> {
-    let connection = match (target, &dialer.settings.servers) {
-        (Target::Address(address), _) => dialer.dial(address, Peer::Server).await?,
-        (Target::Master, RedisServers::Sentinels { sentinels, master }) => {
+    let connection = match (address, &dialer.settings.servers) {
+        (Some(address), _) => dialer.dial(address, Peer::Server).await?,
+        (None, RedisServers::Sentinels { sentinels, master }) => {
             dial_master(dialer, sentinels, master).await?
         }
-        (Target::Master, _) => {
-            return Err(unavailable(LinkErrorKind::Other, "no sentinel is named"));
-        }
+        (None, _) => return Err(unavailable(LinkErrorKind::Other, "no sentinel is named")),
     };
     let loaded = connection.run(load_command(script), dialer.settings.connect_timeout).await;
-    let hash = loaded.and_then(|reply| match reply {
-        Value::BulkString(bytes) => String::from_utf8(bytes).map_err(|_| error::not_redis()),
-        Value::SimpleString(text) => Ok(text),
-        _ => Err(error::not_redis()),
-    });
-    let hash = hash.map_err(|error| match target {
-        Target::Address(address) => error::at(address, &error),
-        Target::Master => error,
-    })?;
-    Ok((connection, hash))
+    let hash = loaded.and_then(|reply| text(&reply).ok_or_else(error::not_redis));
+    Ok((connection, hash.map_err(|error| error::at_node(address, &error))?))
 }

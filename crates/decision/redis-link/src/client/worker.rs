@@ -1,21 +1,19 @@
 //! The loop of the client's thread: takes jobs, sends pipelines, distributes replies, keeps deadlines.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
 use redis::{RedisError, ServerError, Value};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use super::figures::Counters;
 use super::job::{Job, JobBatch};
-use super::node::{Connection, ConnectionState, Node, Target};
-use super::now;
-use super::pipeline::{PipelineInFlight, ReplyOutcome, Script, Sharing, build};
-use super::router::Router;
+use super::node::{Connection, ConnectionState, Node, keep_earliest};
+use super::pipeline::{CommandSharing, PipelineInFlight, ReplyOutcome, Script, build};
+use super::router::ClusterRouter;
+use super::{ClientState, now};
 use crate::cluster_slots::{SlotMap, SlotRange};
 use crate::dial::{Dialer, OpenConnection};
 use crate::error::{self, LinkError, LinkErrorKind, unavailable};
@@ -78,12 +76,10 @@ pub(super) struct Worker {
     pub(super) script: Arc<str>,
     inbox: mpsc::Receiver<JobBatch>,
     publish: watch::Sender<PublishedState>,
-    pub(super) counters: Arc<Counters>,
-    instant: Arc<Mutex<Vec<u8>>>,
-    /// Callers that wait for a reply, or have not taken it yet.
-    open: Arc<AtomicUsize>,
+    pub(super) state: Arc<ClientState>,
     pub(super) nodes: Vec<Node>,
-    pub(super) router: Router,
+    /// None unless the servers are a cluster.
+    pub(super) cluster: Option<ClusterRouter>,
     pub(super) tasks: JoinSet<Event>,
     /// Jobs to send again, and when.
     pub(super) retries: Vec<(Instant, Job)>,
@@ -105,28 +101,24 @@ impl Worker {
         script: Arc<str>,
         inbox: mpsc::Receiver<JobBatch>,
         publish: watch::Sender<PublishedState>,
-        counters: Arc<Counters>,
-        instant: Arc<Mutex<Vec<u8>>>,
-        open: Arc<AtomicUsize>,
+        state: Arc<ClientState>,
     ) -> Self {
         let now = now();
         let settings = &dialer.settings;
-        let target = match &settings.servers {
-            RedisServers::Single(address) => Some(Target::Address(address.clone())),
-            RedisServers::Sentinels { .. } => Some(Target::Master),
+        let address = match &settings.servers {
+            RedisServers::Single(address) => Some(Some(address.clone())),
+            RedisServers::Sentinels { .. } => Some(None),
             RedisServers::Cluster(_) => None,
         };
-        let nodes = target.map(|target| Node::new(target, settings.connections, now));
+        let nodes = address.map(|address| Node::new(address, settings.connections, now));
         let rotates = matches!(settings.login.password, Password::File(_));
         Worker {
             script,
             inbox,
             publish,
-            counters,
-            instant,
-            open,
+            state,
             nodes: nodes.into_iter().collect(),
-            router: Router::new(&settings.servers, now),
+            cluster: ClusterRouter::new(&settings.servers, now),
             tasks: JoinSet::new(),
             retries: Vec::new(),
             now,
@@ -192,7 +184,7 @@ impl Worker {
     /// Callers whose reply was delivered but not taken yet, or whose jobs are still in the inbox.
     fn joining(&self) -> usize {
         let in_flight: usize = self.nodes.iter().map(Node::jobs_in_flight).sum();
-        self.open.load(Ordering::Relaxed).saturating_sub(in_flight + self.queued())
+        self.state.open.load(Ordering::Relaxed).saturating_sub(in_flight + self.queued())
     }
 
     fn waiting(&self) -> usize {
@@ -201,7 +193,8 @@ impl Worker {
 
     /// Jobs that are not in flight.
     fn queued(&self) -> usize {
-        self.waiting() + self.router.unrouted() + self.retries.len()
+        let unrouted = self.cluster.as_ref().map_or(0, |cluster| cluster.unrouted.len());
+        self.waiting() + unrouted + self.retries.len()
     }
 
     /// Whether a pipeline may be sent now.
@@ -210,21 +203,16 @@ impl Worker {
     }
 
     fn accept(&mut self, jobs: JobBatch) {
-        let full = self.queued() >= self.queue_max();
+        let full = self.queued() >= self.dialer.settings.queue;
         for job in jobs {
             if full {
                 let reason = "too many calls wait for it already";
-                job.fail(&unavailable(LinkErrorKind::Overloaded, reason), &self.counters);
+                job.fail(&unavailable(LinkErrorKind::Overloaded, reason), &self.state.counters);
                 continue;
             }
-            let deadline = job.deadline.at;
-            self.expiry = Some(self.expiry.map_or(deadline, |next| next.min(deadline)));
+            keep_earliest(&mut self.expiry, job.deadline.at);
             self.route(job);
         }
-    }
-
-    fn queue_max(&self) -> usize {
-        self.dialer.settings.queue
     }
 
     fn on_event(&mut self, event: Option<Event>) {
@@ -265,18 +253,19 @@ impl Worker {
     fn next_batch(&mut self, node: usize) -> Option<(usize, Vec<Job>)> {
         let node = self.nodes.get_mut(node)?;
         let connection = node.next_connection()?;
-        let jobs = node.take_batch(self.now, &self.counters);
+        let jobs = node.take_batch(self.now, &self.state.counters);
         (!jobs.is_empty()).then_some((connection, jobs))
     }
 
     fn send(&mut self, node_index: usize, connection_index: usize, jobs: Vec<Job>) {
-        let sharing = if self.router.is_cluster() { Sharing::SameTag } else { Sharing::All };
+        let sharing =
+            if self.cluster.is_some() { CommandSharing::SameTag } else { CommandSharing::All };
         let Some(node) = self.nodes.get_mut(node_index) else { return };
         let reload = std::mem::take(&mut node.reload_script);
         let Some(sender) = node.connections.get_mut(connection_index) else { return };
         let ConnectionState::Open { connection, script_hash } = &sender.state else { return };
         let script = Script { text: &self.script, hash: script_hash };
-        let (pipeline, commands) = build(jobs, script, sharing, reload, &self.instant.lock());
+        let (pipeline, commands) = build(jobs, script, sharing, reload, &self.state.instant.lock());
         self.count += 1;
         let number = self.count;
         let id =
@@ -294,43 +283,42 @@ impl Worker {
             Ok(replies) => replies,
             Err(error) => return self.lose(id, &error::of_connection(&error)),
         };
-        connection.on_reply(now);
+        connection.last_reply = now;
         let found = connection.in_flight.iter().position(|pipeline| pipeline.number == number);
         let pipeline = found.and_then(|found| connection.in_flight.remove(found));
         let Some(pipeline) = pipeline else { return };
         let took = now.saturating_duration_since(pipeline.sent);
         for command in pipeline.commands {
             if command.is_script() {
-                self.counters.answered(command.jobs.len(), took);
+                self.state.counters.answered(command.jobs.len(), took);
             }
             let reply = command.take_reply(&mut replies);
-            match command.deliver(reply, &self.counters) {
-                ReplyOutcome::Delivered { error: None } => self.on_executed(id),
+            match command.deliver(reply, &self.state.counters) {
+                ReplyOutcome::Delivered { error: None } => {
+                    self.connection_at(id).into_iter().for_each(Connection::on_executed);
+                }
                 ReplyOutcome::Delivered { error: Some(error) } => self.on_server_error(id, &error),
                 ReplyOutcome::Rejected { error, jobs } => self.on_rejected(id, &error, jobs),
             }
         }
     }
 
-    /// The connection, if it is still the one with this epoch.
-    pub(super) fn connection(&mut self, id: ConnectionId) -> Option<&mut Connection> {
-        let connection = self.nodes.get_mut(id.node)?.connections.get_mut(id.connection)?;
-        Some(connection).filter(|connection| connection.epoch == id.epoch)
+    /// The connection at this index of its node.
+    pub(super) fn connection_at(&mut self, id: ConnectionId) -> Option<&mut Connection> {
+        self.nodes.get_mut(id.node)?.connections.get_mut(id.connection)
     }
 
-    fn on_executed(&mut self, id: ConnectionId) {
-        let node = self.nodes.get_mut(id.node);
-        if let Some(connection) = node.and_then(|node| node.connections.get_mut(id.connection)) {
-            connection.on_executed();
-        }
+    /// The connection, if it is still the one with this epoch.
+    pub(super) fn connection(&mut self, id: ConnectionId) -> Option<&mut Connection> {
+        self.connection_at(id).filter(|connection| connection.epoch == id.epoch)
     }
 
     /// The server did not run the jobs. Some of them can be sent again in another way.
     fn on_rejected(&mut self, id: ConnectionId, error: &ServerError, jobs: Vec<Job>) {
-        let is_cluster = self.router.is_cluster();
+        let is_cluster = self.cluster.is_some();
         match error.code() {
             "NOSCRIPT" => {
-                self.counters.reloaded();
+                self.state.counters.script_reloads.fetch_add(1, Ordering::Relaxed);
                 if let Some(node) = self.nodes.get_mut(id.node) {
                     node.reload_script = true;
                 }
@@ -349,18 +337,17 @@ impl Worker {
     /// Reconnects or reads the slots again, if the error calls for it.
     fn on_server_error(&mut self, id: ConnectionId, error: &ServerError) {
         match error.code() {
-            "CLUSTERDOWN" => self.router.refresh_soon(self.now),
+            "CLUSTERDOWN" => self.refresh_slots_soon(),
             // The master or the password may have changed.
             "READONLY" | "MASTERDOWN" | "NOAUTH" => {
-                self.distrust(id);
-                self.lose(id, &error::of_server(error));
+                self.lose_unproven(id, &error::of_server(error));
             }
             _ => {}
         }
     }
 
     pub(super) fn fail_all(&self, jobs: impl IntoIterator<Item = Job>, error: &LinkError) {
-        jobs.into_iter().for_each(|job| job.fail(error, &self.counters));
+        jobs.into_iter().for_each(|job| job.fail(error, &self.state.counters));
     }
 
     /// Makes the state of the connections readable for callers.
@@ -368,11 +355,12 @@ impl Worker {
         let nodes = || self.nodes.iter().filter(|node| !node.retired);
         let connected: usize = nodes().map(Node::connected).sum();
         let wanted: usize = nodes().map(|node| node.connections.len()).sum();
-        let wanted = if self.router.is_mapped() { wanted } else { wanted.max(1) };
+        let map = self.cluster.as_ref().map(|cluster| cluster.map.clone());
+        let wanted = if matches!(map, Some(None)) { wanted.max(1) } else { wanted };
         if connected >= wanted {
             self.failure = None;
         }
-        let (failure, now, map) = (self.failure.clone(), self.now, self.router.map());
+        let (failure, now, map) = (self.failure.clone(), self.now, map.flatten());
         self.publish.send_modify(|published| {
             let state = &mut published.state;
             if state.is_connected() != (wanted > 0 && connected >= wanted) {

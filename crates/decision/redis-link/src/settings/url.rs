@@ -80,10 +80,8 @@ fn split(rest: &str) -> Parts<'_> {
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
     let slash = rest.find('/').unwrap_or(rest.len());
     let (authority, path) = rest.split_at(slash);
-    let (login, hosts) = match authority.rsplit_once('@') {
-        Some((login, hosts)) => (Some(login), hosts),
-        None => (None, authority),
-    };
+    let (login, hosts) =
+        authority.rsplit_once('@').map_or((None, authority), |(login, hosts)| (Some(login), hosts));
     Parts { login, hosts, path, query }
 }
 
@@ -155,14 +153,12 @@ fn address(text: &str, default_port: u16) -> SettingsResult<RedisAddress> {
 
 fn read_login(text: &str) -> SettingsResult<Login> {
     let (user, password) = match text.split_once(':') {
-        Some((user, password)) => (user, Some(password)),
-        None => (text, None),
+        Some((user, password)) => {
+            (user, Password::Text(Secret::new(decode(password, "the password")?)))
+        }
+        None => (text, Password::None),
     };
     let user = decode(user, "the user")?;
-    let password = match password {
-        Some(password) => Password::Text(Secret::new(decode(password, "the password")?)),
-        None => Password::None,
-    };
     Ok(Login { user: Some(user).filter(|user| !user.is_empty()), password })
 }
 

@@ -1,4 +1,4 @@
-//! One domain: its files put together, its tree built.
+//! One domain: merges its files and builds its tree.
 
 use std::sync::Arc;
 
@@ -8,27 +8,27 @@ use indexmap::IndexMap;
 use tidegate_algorithms::{Charge, Period};
 
 use super::limits::{LimitsBuild, RuleContext, refuse_equal_names};
-use crate::document::{Counting, Descriptor, LimitText, Limits, RuleFile, Values};
-use crate::matching::{CountBy, End, NodeId, Taken, TreeBuilder};
+use crate::document::{CounterSharing, Descriptor, LimitText, Limits, RuleFile, ValuePattern};
+use crate::matching::{CountBy, EarlierNode, End, NodeId, TreeBuilder};
 use crate::options::Options;
 use crate::rule::Rule;
 use crate::snapshot::{Domain, PlanChoice};
-use tidegate_document::{Fault, Located, Location, Problems, closest};
+use tidegate_document::{Fault, LocatedValue, Location, Problems, closest};
 
-/// A plan and where it is.
+/// A plan and its location.
 #[derive(Debug)]
 struct PlanBuild {
     location: Location,
     limits: Vec<LimitText>,
 }
 
-/// A domain being put together.
+/// A domain under construction.
 #[derive(Debug)]
 pub(super) struct DomainBuild {
     name: Arc<str>,
     number: usize,
-    charge: Option<Located<Charge>>,
-    store_deadline: Option<Located<Period>>,
+    charge: Option<LocatedValue<Charge>>,
+    store_deadline: Option<LocatedValue<Period>>,
     plans: IndexMap<Arc<str>, PlanBuild, FixedState>,
     tree: TreeBuilder,
     /// By node.
@@ -57,13 +57,13 @@ impl DomainBuild {
         }
     }
 
-    /// Takes what files say about the domain as a whole. Comes before the
-    /// descriptors, because they may use the plans of any file.
+    /// Merges the settings and plans of all files. Must run before the descriptors are added: they may use the plans of
+    /// any file.
     pub(super) fn settings(&mut self, files: &[RuleFile], problems: &mut Problems<'_>) {
         for file in files {
-            say_once(&mut self.charge, &file.charge, "charge", problems);
+            merge_setting(&mut self.charge, &file.charge, "charge", problems);
             let deadline = &mut self.store_deadline;
-            say_once(deadline, &file.store_deadline, "store_deadline", problems);
+            merge_setting(deadline, &file.store_deadline, "store_deadline", problems);
             self.take_plans(file, problems);
         }
     }
@@ -85,42 +85,38 @@ impl DomainBuild {
     }
 
     /// Adds the descriptors of one file.
-    pub(super) fn descriptors(
-        &mut self,
-        descriptors: &[Descriptor],
-        limits: &mut LimitsBuild,
-        problems: &mut Problems<'_>,
-    ) {
+    pub(super) fn descriptors(&mut self, descriptors: &[Descriptor], limits: &mut LimitsBuild<'_>) {
         let mut trail = Trail::new();
         for descriptor in descriptors {
-            self.descriptor(descriptor, NodeId::ROOT, &mut trail, limits, problems);
+            self.descriptor(descriptor, NodeId::ROOT, &mut trail, limits);
         }
     }
 
-    // Recursion ends with the file's nesting, which has a maximum.
+    // The depth of the recursion is bounded by the nesting of the file.
     fn descriptor<'d>(
         &mut self,
         descriptor: &'d Descriptor,
         parent: NodeId,
         trail: &mut Trail<'d>,
-        limits: &mut LimitsBuild,
-        problems: &mut Problems<'_>,
+        limits: &mut LimitsBuild<'_>,
     ) {
         trail.push(descriptor);
         if let Some(location) = descriptor.misused_share {
-            problems.error(location, self.misused_share(trail));
+            limits.problems.error(location, self.misused_share(trail));
         }
         match self.declare(parent, descriptor) {
             Ok(node) => {
-                let end = self.end(node, trail, limits, problems);
+                let end = self.end(node, trail, limits);
                 self.ends.push(end);
                 self.labels.push(label(descriptor));
                 self.locations.push(descriptor.location);
                 for child in &descriptor.children {
-                    self.descriptor(child, node, trail, limits, problems);
+                    self.descriptor(child, node, trail, limits);
                 }
             }
-            Err(taken) => problems.error(descriptor.location, self.duplicate(taken, trail)),
+            Err(earlier) => {
+                limits.problems.error(descriptor.location, self.duplicate(earlier, trail));
+            }
         }
         trail.pop();
     }
@@ -139,43 +135,37 @@ impl DomainBuild {
         ))
     }
 
-    fn duplicate(&self, taken: Taken, trail: &Trail<'_>) -> Fault {
+    fn duplicate(&self, earlier: EarlierNode, trail: &Trail<'_>) -> Fault {
         let path = path(trail);
         let fault = Fault::new("duplicate_descriptor", format!("`{path}` is declared twice"))
             .hint("put everything about it into one descriptor")
             .compat(format!("duplicate descriptor composite key '{}.{path}'", self.name));
-        match self.locations.get(taken.0.index()) {
+        match self.locations.get(earlier.0.index()) {
             Some(first) => fault.related(*first, "first declared here"),
             None => fault,
         }
     }
 
-    fn declare(&mut self, parent: NodeId, descriptor: &Descriptor) -> Result<NodeId, Taken> {
+    fn declare(&mut self, parent: NodeId, descriptor: &Descriptor) -> Result<NodeId, EarlierNode> {
         let key = &descriptor.key;
         let named_by_value = matches!(descriptor.limits, Limits::PlanNamedByValue { .. });
-        let count_by = match descriptor.counting {
-            // The value chooses the numbers, not the counter: usage survives a change of plan.
+        let count_by = match descriptor.sharing {
+            // The value chooses the limits, not the counter: usage survives a change of plan.
             _ if named_by_value => CountBy::Nothing,
-            Counting::Together => CountBy::Nothing,
-            Counting::Apart => CountBy::Value,
-            Counting::ByNetwork(grouping) => CountBy::Network(grouping),
+            CounterSharing::All => CountBy::Nothing,
+            CounterSharing::None => CountBy::Value,
+            CounterSharing::SameNetwork(prefixes) => CountBy::Network(prefixes),
         };
         match &descriptor.values {
-            Values::Any => self.tree.bare(parent, key, count_by),
-            Values::Exactly(value) => self.tree.exact(parent, key, value),
-            Values::Like(pattern) => self.tree.like(parent, key, pattern, count_by),
-            Values::Within(ranges) => self.tree.within(parent, key, ranges, count_by),
+            ValuePattern::Any => self.tree.bare(parent, key, count_by),
+            ValuePattern::Exactly(value) => self.tree.exact(parent, key, value, count_by),
+            ValuePattern::Like(pattern) => self.tree.like(parent, key, pattern, count_by),
+            ValuePattern::Within(ranges) => self.tree.within(parent, key, ranges, count_by),
         }
     }
 
-    /// What applies at the node of the last descriptor.
-    fn end(
-        &mut self,
-        node: NodeId,
-        trail: &Trail<'_>,
-        limits: &mut LimitsBuild,
-        problems: &mut Problems<'_>,
-    ) -> End {
+    /// The rule, or the choice of rules, that applies at the node of the last descriptor.
+    fn end(&mut self, node: NodeId, trail: &Trail<'_>, limits: &mut LimitsBuild<'_>) -> End {
         let Some(descriptor) = trail.last() else {
             return End::Nothing;
         };
@@ -185,27 +175,27 @@ impl DomainBuild {
             Limits::None => End::Nothing,
             Limits::Own(own) if own.is_empty() => End::Nothing,
             Limits::Own(own) => {
-                refuse_equal_names(own, problems);
-                End::Rule(limits.rule(&context(), None, own, problems))
+                refuse_equal_names(own, &mut limits.problems);
+                End::Rule(limits.rule(&context(), None, own))
             }
-            Limits::Plan(name) => match self.plan(name, problems) {
+            Limits::Plan(name) => match self.plan(name, &mut limits.problems) {
                 Some((_, plan, build)) => {
-                    End::Rule(limits.rule(&context(), Some(plan), &build.limits, problems))
+                    End::Rule(limits.rule(&context(), Some(plan), &build.limits))
                 }
                 None => End::Nothing,
             },
             Limits::PlanNamedByValue { default } => {
-                let default = default.as_ref().map(|name| self.plan(name, problems));
+                let default = default.as_ref().map(|name| self.plan(name, &mut limits.problems));
                 let mut first = None;
                 let context = context();
                 for (name, plan) in &self.plans {
-                    let rule = limits.rule(&context, Some(name), &plan.limits, problems);
+                    let rule = limits.rule(&context, Some(name), &plan.limits);
                     first.get_or_insert(rule);
                 }
                 let Some(first) = first else {
                     let fault = Fault::new("unknown_plan", "the domain has no plans")
                         .hint("add `plans` at the top level of the file");
-                    problems.error(descriptor.location, fault);
+                    limits.problems.error(descriptor.location, fault);
                     return End::Nothing;
                 };
                 let default = default.flatten().map(|(at, ..)| at);
@@ -218,7 +208,7 @@ impl DomainBuild {
 
     fn plan(
         &self,
-        name: &Located<String>,
+        name: &LocatedValue<String>,
         problems: &mut Problems<'_>,
     ) -> Option<(usize, &Arc<str>, &PlanBuild)> {
         let found = self.plans.get_full(name.value.as_str());
@@ -237,10 +227,10 @@ impl DomainBuild {
 
     /// The domain, with the rules of the whole snapshot.
     pub(super) fn finish(self, rules: &Arc<[Rule]>, options: Options) -> Domain {
-        let unsaid = if options.compat { Charge::Always } else { Charge::AllOrNothing };
+        let default = if options.compat { Charge::Always } else { Charge::AllOrNothing };
         Domain {
             name: self.name,
-            charge: self.charge.map_or(unsaid, |charge| charge.value),
+            charge: self.charge.map_or(default, |charge| charge.value),
             store_deadline: self.store_deadline.map(|deadline| deadline.value),
             tree: self.tree.finish(&self.ends),
             choices: self.choices,
@@ -251,27 +241,27 @@ impl DomainBuild {
     }
 }
 
-/// Takes what a file says of the whole domain; files may repeat it, not contradict it.
-fn say_once<T: Clone + PartialEq>(
-    known: &mut Option<Located<T>>,
-    said: &Option<Located<T>>,
+/// Merges a setting of the domain: files may repeat it, but not contradict it.
+fn merge_setting<T: Clone + PartialEq>(
+    known: &mut Option<LocatedValue<T>>,
+    setting: &Option<LocatedValue<T>>,
     key: &str,
     problems: &mut Problems<'_>,
 ) {
-    let Some(said) = said else { return };
+    let Some(setting) = setting else { return };
     match known {
-        Some(first) if first.value != said.value => {
+        Some(first) if first.value != setting.value => {
             let fault = Fault::new("contradicting_files", "another file says otherwise")
                 .related(first.location, "the other is here")
                 .hint(format!("a domain has one `{key}`"));
-            problems.error(said.location, fault);
+            problems.error(setting.location, fault);
         }
         Some(_) => {}
-        None => *known = Some(said.clone()),
+        None => *known = Some(setting.clone()),
     }
 }
 
-/// A descriptor's own part of the path.
+/// The part of the path that a descriptor adds.
 pub(super) fn label(descriptor: &Descriptor) -> CompactString {
     let key = &descriptor.key;
     match written(&descriptor.values) {
@@ -280,12 +270,12 @@ pub(super) fn label(descriptor: &Descriptor) -> CompactString {
     }
 }
 
-/// What the rule writer put down for the value.
-pub(super) fn written(values: &Values) -> Option<CompactString> {
+/// The value as the rule has it: a text, a pattern or address ranges.
+pub(super) fn written(values: &ValuePattern) -> Option<CompactString> {
     match values {
-        Values::Any => None,
-        Values::Exactly(text) | Values::Like(text) => Some(text.into()),
-        Values::Within(ranges) => {
+        ValuePattern::Any => None,
+        ValuePattern::Exactly(text) | ValuePattern::Like(text) => Some(text.into()),
+        ValuePattern::Within(ranges) => {
             let ranges: Vec<String> = ranges.iter().map(ToString::to_string).collect();
             Some(ranges.join(",").into())
         }
@@ -294,12 +284,5 @@ pub(super) fn written(values: &Values) -> Option<CompactString> {
 
 /// The path of the last descriptor.
 pub(super) fn path(trail: &[&Descriptor]) -> String {
-    let mut path = String::new();
-    for descriptor in trail {
-        if !path.is_empty() {
-            path.push('.');
-        }
-        path.push_str(&label(descriptor));
-    }
-    path
+    trail.iter().map(|descriptor| label(descriptor)).collect::<Vec<_>>().join(".")
 }

@@ -1,4 +1,4 @@
-//! Rules and limits of all domains, numbered; names and identities, unique.
+//! Numbers the rules and limits of all domains, interns names, and checks that identities are unique.
 
 use std::sync::Arc;
 
@@ -11,22 +11,22 @@ use tidegate_algorithms::{Algorithm, CalendarUnit, Limit, Percent, Window};
 
 use super::domain::{path, written};
 use crate::choices::Unit;
-use crate::document::{Counting, Descriptor, LimitText, Terms, Values};
+use crate::document::{CounterSharing, Descriptor, LimitText, Terms, ValuePattern};
 use crate::identity::Identity;
 use crate::matching::NodeId;
 use crate::options::Options;
-use crate::rule::{Exemption, Level, LimitId, NameId, Rule, RuleId, RuleLimit, ShownText};
+use crate::rule::{Exemption, Level, LimitId, NameId, Rule, RuleId, RuleLimit, ShownValue};
 use tidegate_document::{Fault, Location, Problems};
 
-/// Parameters that are looked through for equal ones: files use few, and
-/// looking through more would show when a hundred thousand rules are compiled.
+/// How many recent limits are searched for an equal one to share. Files use few different limits; searching more would
+/// slow down the compilation of 100,000 rules.
 const SHARED_MAX: usize = 32;
 
-/// Everything about a node that its rules need.
+/// The facts about a node that its rules need.
 #[derive(Debug)]
 pub(super) struct RuleContext<'c> {
     domain: &'c Arc<str>,
-    /// The domain's number and the node: plans of one node share identities.
+    /// The domain's number and the node. The plans of one node share identities.
     home: (usize, NodeId),
     descriptor: &'c Descriptor,
     path: Arc<str>,
@@ -36,7 +36,7 @@ pub(super) struct RuleContext<'c> {
 }
 
 impl<'c> RuleContext<'c> {
-    /// The context at a node that this trail of descriptors leads to.
+    /// The context of the node at the end of this trail of descriptors.
     pub(super) fn new(
         domain: &'c Arc<str>,
         home: (usize, NodeId),
@@ -60,17 +60,19 @@ impl<'c> RuleContext<'c> {
 }
 
 fn level(descriptor: &Descriptor) -> Level {
-    let shared = descriptor.counting == Counting::Together;
+    let shared = descriptor.sharing == CounterSharing::All;
     let shown = match (&descriptor.values, written(&descriptor.values)) {
-        (Values::Like(_) | Values::Within(_), Some(text)) if shared => ShownText::Shared(text),
-        _ if descriptor.value_to_metric => ShownText::Requested,
-        (_, Some(text)) => ShownText::Written(text),
-        (_, None) => ShownText::KeyOnly,
+        (ValuePattern::Like(_) | ValuePattern::Within(_), Some(text)) if shared => {
+            ShownValue::Shared(text.as_str().into())
+        }
+        _ if descriptor.value_to_metric => ShownValue::Requested,
+        (_, Some(text)) => ShownValue::Written(text.as_str().into()),
+        (_, None) => ShownValue::KeyOnly,
     };
     Level::new(&descriptor.key, shown)
 }
 
-/// Who has an identity.
+/// The limit that has an identity.
 #[derive(Clone, Copy, Debug)]
 struct Owner {
     home: (usize, NodeId),
@@ -81,23 +83,25 @@ struct Owner {
 
 /// All rules and limits so far.
 #[derive(Debug)]
-pub(super) struct LimitsBuild {
+pub(super) struct LimitsBuild<'s> {
     options: Options,
+    pub(super) problems: Problems<'s>,
     pub(super) rules: Vec<Rule>,
     pub(super) limits: Vec<RuleLimit>,
     pub(super) names: IndexSet<Arc<str>, FixedState>,
     owners: HashMap<u64, Owner, FixedState>,
-    /// Parameters that rules share, the most recent last.
+    /// Recent limits, for sharing; the most recent last.
     shared: Vec<Arc<Limit>>,
-    /// Names that limits have, and names that `replaces` speaks of.
+    /// The names of limits, and the names in `replaces`.
     given: HashSet<NameId, FixedState>,
     replaced: Vec<(Location, NameId)>,
 }
 
-impl LimitsBuild {
-    pub(super) fn new(options: Options) -> Self {
+impl<'s> LimitsBuild<'s> {
+    pub(super) fn new(options: Options, problems: Problems<'s>) -> Self {
         LimitsBuild {
             options,
+            problems,
             rules: Vec::new(),
             limits: Vec::new(),
             names: IndexSet::default(),
@@ -114,15 +118,17 @@ impl LimitsBuild {
         context: &RuleContext<'_>,
         plan: Option<&Arc<str>>,
         limits: &[LimitText],
-        problems: &mut Problems<'_>,
     ) -> RuleId {
         let id = RuleId::at(self.rules.len());
         let mut ids = SmallVec::new();
         let mut exemption = None;
         for (ordinal, text) in limits.iter().enumerate() {
-            match self.limit(context, id, ordinal, text, problems) {
+            match self.limit(context, id, ordinal, text) {
                 Some(limit) => ids.push(limit),
-                None => exemption = Some(self.exemption(text)),
+                None => {
+                    let (name, replaces) = (self.name(text), self.replaces(text));
+                    exemption = Some(Exemption { name, replaces });
+                }
             }
         }
         self.rules.push(Rule {
@@ -147,7 +153,6 @@ impl LimitsBuild {
         rule: RuleId,
         ordinal: usize,
         text: &LimitText,
-        problems: &mut Problems<'_>,
     ) -> Option<LimitId> {
         let terms = text.terms.as_ref()?;
         let id = LimitId::at(self.limits.len());
@@ -155,13 +160,13 @@ impl LimitsBuild {
         let identity = context.identity.of_limit(text.name.as_deref(), ordinal, algorithm);
         let name = self.name(text);
         let owner = Owner { home: context.home, rule, name, location: text.location };
-        self.own(identity, owner, problems);
+        self.own(identity, owner);
         let descriptor = context.descriptor;
         let limit = RuleLimit {
             id,
             rule,
             name,
-            limit: self.shared(&meant(terms, self.options)),
+            limit: self.shared(&limit_under(terms, self.options)),
             unit: terms.unit,
             mode: terms.mode.or(descriptor.mode).unwrap_or_default().with_percent(
                 terms
@@ -195,10 +200,6 @@ impl LimitsBuild {
         new
     }
 
-    fn exemption(&mut self, text: &LimitText) -> Exemption {
-        Exemption { name: self.name(text), replaces: self.replaces(text) }
-    }
-
     fn name(&mut self, text: &LimitText) -> Option<NameId> {
         let name = self.intern(text.name.as_deref()?);
         self.given.insert(name);
@@ -223,8 +224,8 @@ impl LimitsBuild {
         NameId::at(index)
     }
 
-    /// Sees to it that nobody else has the identity, other plans of the node excepted.
-    fn own(&mut self, identity: u64, owner: Owner, problems: &mut Problems<'_>) {
+    /// Registers the owner of an identity; reports a second owner, unless it is another plan of the same node.
+    fn own(&mut self, identity: u64, owner: Owner) {
         let Some(other) = self.owners.insert(identity, owner) else {
             return;
         };
@@ -237,11 +238,11 @@ impl LimitsBuild {
         let fault = Fault::new("identity_collision", "two limits would share their counters")
             .related(other.location, "the other is here")
             .hint("give one of them another `name`");
-        problems.error(owner.location, fault);
+        self.problems.error(owner.location, fault);
     }
 
-    /// Says which `replaces` can never replace anything.
-    pub(super) fn warn_unknown_replaced(&self, problems: &mut Problems<'_>) {
+    /// Warns of every `replaces` that names no limit.
+    pub(super) fn warn_unknown_replaced(&mut self) {
         for (location, name) in &self.replaced {
             if self.given.contains(name) {
                 continue;
@@ -250,13 +251,13 @@ impl LimitsBuild {
             let message = format!("no limit is called `{text}`, so nothing is replaced");
             let fault = Fault::new("unknown_replaced", message)
                 .hint("check the `name` of the limit that should not apply");
-            problems.warn(*location, fault);
+            self.problems.warn(*location, fault);
         }
     }
 }
 
-/// The limit as the options have it.
-fn meant(terms: &Terms, options: Options) -> Limit {
+/// The limit under these options: calendar months, refused hits.
+fn limit_under(terms: &Terms, options: Options) -> Limit {
     let Algorithm::FixedWindow(window) = terms.limit.algorithm() else {
         return terms.limit.clone();
     };
@@ -275,7 +276,7 @@ fn meant(terms: &Terms, options: Options) -> Limit {
     }
 }
 
-/// Says which limits of one list have the same name.
+/// Reports limits of one list that have the same name.
 pub(super) fn refuse_equal_names(limits: &[LimitText], problems: &mut Problems<'_>) {
     for (at, limit) in limits.iter().enumerate() {
         let Some(name) = &limit.name else { continue };

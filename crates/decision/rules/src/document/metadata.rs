@@ -1,20 +1,20 @@
 //! The one free part of a rule file.
 
 use serde_json::{Map, Number, Value, json};
-use tidegate_document::{Bounds, Fault, Given, Item, NodeId, NodeKind, PlainValue, Reader, Shape};
+use tidegate_document::{
+    Bounds, Fault, GivenKey, Item, NodeId, NodeKind, PlainValue, Reader, Shape,
+};
 
 /// The `metadata` of a descriptor, as JSON.
 #[derive(Debug)]
 pub(crate) struct Metadata(pub(crate) Value);
 
 impl Item for Metadata {
-    const IS_SCALAR: bool = false;
-
     fn shape(_: &Bounds) -> Shape {
         Shape::Other("a mapping", json!({"type": ["object", "null"]}))
     }
 
-    fn read(reader: &mut Reader<'_, '_>, given: &Given) -> Option<Self> {
+    fn read(reader: &mut Reader<'_, '_>, given: &GivenKey) -> Option<Self> {
         if matches!(reader.yaml().node(given.node).kind, NodeKind::Mapping(_)) {
             return value(reader, given.node).map(Metadata);
         }

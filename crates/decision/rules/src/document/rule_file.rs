@@ -1,7 +1,7 @@
 //! The top level of a rule file.
 
 use tidegate_document::{
-    Fault, Located, Location, NodeKind, Problems, Reader, Source, Yaml, parse,
+    Fault, LocatedValue, Location, NodeKind, Problems, Reader, Source, Yaml, parse,
 };
 
 use super::{Plan, RuleFile};
@@ -58,7 +58,7 @@ fn has_mapping(yaml: &Yaml<'_>, start: Location, problems: &mut Problems<'_>) ->
     false
 }
 
-fn domain(reader: &mut Reader<'_, '_>, keys: &RuleFileKeys) -> Option<Located<String>> {
+fn domain(reader: &mut Reader<'_, '_>, keys: &RuleFileKeys) -> Option<LocatedValue<String>> {
     let start = Location { end: keys.keys.location.start, ..keys.keys.location };
     let (name, location) = match (&keys.domain, keys.keys.has("domain")) {
         (Some(domain), _) => (domain.value.0.clone(), domain.location),
@@ -72,10 +72,10 @@ fn domain(reader: &mut Reader<'_, '_>, keys: &RuleFileKeys) -> Option<Located<St
         reader.error_at(location, fault);
         return None;
     }
-    Some(Located { value: name, location, key: location })
+    Some(LocatedValue { value: name, location, key: location })
 }
 
-fn plan(reader: &mut Reader<'_, '_>, name: Located<String>, keys: PlanKeys) -> Plan {
+fn plan(reader: &mut Reader<'_, '_>, name: LocatedValue<String>, keys: PlanKeys) -> Plan {
     if name.value.is_empty() {
         reader.error_at(name.location, Fault::new("empty_name", "a plan has an empty name"));
     }

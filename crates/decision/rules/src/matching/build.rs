@@ -1,4 +1,4 @@
-//! Putting the tree together.
+//! Builds the tree.
 
 use std::hash::{BuildHasher, Hasher};
 use std::num::NonZeroU32;
@@ -15,11 +15,11 @@ use super::pattern::{Pattern, PatternSet};
 use super::range::RangeSet;
 use super::tree::{CountBy, Edge, End, Fork, KeyId, NodeId, Slot, SlotId, Tree, hash};
 
-/// A node that was declared before.
+/// The node that was declared before for the same key and values.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Taken(pub(crate) NodeId);
+pub(crate) struct EarlierNode(pub(crate) NodeId);
 
-/// A value that is known literally.
+/// A literal value.
 #[derive(Debug)]
 struct Exact {
     slot: SlotId,
@@ -27,7 +27,7 @@ struct Exact {
     value: CompactString,
 }
 
-/// A tree being put together.
+/// A tree under construction.
 #[derive(Debug, Default)]
 pub(crate) struct TreeBuilder {
     /// In the order of declaration.
@@ -43,70 +43,82 @@ pub(crate) struct TreeBuilder {
 }
 
 impl TreeBuilder {
-    /// A node below `parent` for every value of a key.
-    pub(crate) fn bare(&mut self, parent: NodeId, key: &str, count_by: CountBy) -> Declared {
+    /// Adds a node below `parent` for every value of a key.
+    pub(crate) fn bare(
+        &mut self,
+        parent: NodeId,
+        key: &str,
+        count_by: CountBy,
+    ) -> Result<NodeId, EarlierNode> {
         let child = self.next();
         let slot = self.slot(parent, key);
-        if let Some(taken) = slot.bare {
-            return Err(Taken(taken.child));
+        if let Some(earlier) = self.slots[slot].bare {
+            return Err(EarlierNode(earlier.child));
         }
-        slot.bare = Some(Edge::to(child, count_by));
+        self.slots[slot].bare = Some(Edge::to(child, count_by));
         Ok(self.accept())
     }
 
-    /// A node below `parent` for one value of a key.
-    pub(crate) fn exact(&mut self, parent: NodeId, key: &str, value: &str) -> Declared {
-        self.literal(parent, key, value, CountBy::Nothing)
+    /// Adds a node below `parent` for one value of a key.
+    pub(crate) fn exact(
+        &mut self,
+        parent: NodeId,
+        key: &str,
+        value: &str,
+        count_by: CountBy,
+    ) -> Result<NodeId, EarlierNode> {
+        let child = self.next();
+        let index = self.slot(parent, key);
+        let slot = self.slots[index].id;
+        let is_same = |exact: &Exact| exact.slot == slot && exact.value == value;
+        let rehash = |exact: &Exact| hash(exact.slot, &exact.value);
+        match self.exact.entry(hash(slot, value), is_same, rehash) {
+            Entry::Occupied(earlier) => Err(EarlierNode(earlier.get().edge.child)),
+            Entry::Vacant(free) => {
+                free.insert(Exact { slot, edge: Edge::to(child, count_by), value: value.into() });
+                self.slots[index].literals += 1;
+                Ok(self.accept())
+            }
+        }
     }
 
-    /// A node below `parent` for the values of a key that are like a pattern.
+    /// Adds a node below `parent` for the values of a key that match a pattern.
     ///
-    /// A value that is the pattern's own text is this node's whatever other
-    /// patterns come before, because the text is looked up first.
+    /// A value that equals the pattern's text leads here whatever other patterns come before, because literal texts are
+    /// looked up first.
     pub(crate) fn like(
         &mut self,
         parent: NodeId,
         key: &str,
         pattern: &str,
         count_by: CountBy,
-    ) -> Declared {
-        let child = self.literal(parent, key, pattern, count_by)?;
-        let next = next_number(&self.patterns);
-        let number = *self.slot(parent, key).patterns.get_or_insert(next);
-        if number == next {
-            self.patterns.push(Vec::new());
-        }
-        let edge = Edge::to(child, count_by);
-        let patterns = &mut self.patterns[number.get() as usize - 1];
-        patterns.push((Pattern::new(pattern), edge));
+    ) -> Result<NodeId, EarlierNode> {
+        let child = self.exact(parent, key, pattern, count_by)?;
+        let slot = self.slot(parent, key);
+        let patterns = group(&mut self.patterns, &mut self.slots[slot].patterns);
+        patterns.push((Pattern::new(pattern), Edge::to(child, count_by)));
         Ok(child)
     }
 
-    /// A node below `parent` for the values of a key that are addresses in these ranges.
+    /// Adds a node below `parent` for the values of a key that are addresses in these ranges.
     pub(crate) fn within(
         &mut self,
         parent: NodeId,
         key: &str,
         within: &[IpNet],
         count_by: CountBy,
-    ) -> Declared {
+    ) -> Result<NodeId, EarlierNode> {
         let child = self.next();
-        let next = next_number(&self.ranges);
-        let number = *self.slot(parent, key).ranges.get_or_insert(next);
-        if number == next {
-            self.ranges.push(HashMap::default());
+        let slot = self.slot(parent, key);
+        let ranges = group(&mut self.ranges, &mut self.slots[slot].ranges);
+        if let Some(earlier) = within.iter().find_map(|range| ranges.get(range)) {
+            return Err(EarlierNode(earlier.child));
         }
-        let ranges = &mut self.ranges[number.get() as usize - 1];
-        if let Some(taken) = within.iter().find_map(|range| ranges.get(range)) {
-            return Err(Taken(taken.child));
-        }
-        for range in within {
-            ranges.insert(*range, Edge::to(child, count_by));
-        }
+        ranges.extend(within.iter().map(|range| (*range, Edge::to(child, count_by))));
         Ok(self.accept())
     }
 
-    /// The finished tree, in which each node ends as given.
+    /// The finished tree; `ends` says what applies at each node.
     pub(crate) fn finish(mut self, ends: &[End]) -> Tree {
         let keys: Vec<Box<str>> = self.keys.into_iter().collect();
         let mut slots = self.slots;
@@ -114,7 +126,7 @@ impl TreeBuilder {
         slots.sort_by_key(|slot| slot.parent.0);
         let mut forks = vec![Fork::default(); self.nodes as usize + 1];
         for (at, slot) in slots.iter().enumerate() {
-            forks[slot.parent.index()].0.add(at);
+            forks[slot.parent.index()].add(at);
         }
         let complete = |edge: &mut Edge| {
             let node = edge.child.index();
@@ -139,23 +151,7 @@ impl TreeBuilder {
         }
     }
 
-    fn literal(&mut self, parent: NodeId, key: &str, value: &str, count_by: CountBy) -> Declared {
-        let child = self.next();
-        let slot = self.slot(parent, key).id;
-        let taken = |exact: &Exact| exact.slot == slot && exact.value == value;
-        let rehash = |exact: &Exact| hash(exact.slot, &exact.value);
-        match self.exact.entry(hash(slot, value), taken, rehash) {
-            Entry::Occupied(taken) => Err(Taken(taken.get().edge.child)),
-            Entry::Vacant(free) => {
-                free.insert(Exact { slot, edge: Edge::to(child, count_by), value: value.into() });
-                self.slots[slot as usize].literals += 1;
-                Ok(self.accept())
-            }
-        }
-    }
-
-    /// The number that the next node will have. The YAML reader's maximum on
-    /// nodes keeps this far from its end.
+    /// The id of the next node. Does not overflow: the YAML reader bounds the number of nodes.
     const fn next(&self) -> NodeId {
         NodeId(self.nodes + 1)
     }
@@ -165,7 +161,8 @@ impl TreeBuilder {
         NodeId(self.nodes)
     }
 
-    fn slot(&mut self, parent: NodeId, key: &str) -> &mut Slot {
+    /// The index of the slot of a key below `parent`; a new one for a new key.
+    fn slot(&mut self, parent: NodeId, key: &str) -> usize {
         let key = match self.keys.get_index_of(key) {
             Some(known) => known,
             None => self.keys.insert_full(key.into()).0,
@@ -199,41 +196,41 @@ impl TreeBuilder {
                 literals: 0,
             });
         }
-        &mut self.slots[id as usize]
+        id as usize
     }
 }
 
-/// The slots of forks with many keys, by where the fork starts and by key.
+/// The slots of wide forks, by the start of the fork and by key.
 fn wide(slots: &[Slot], forks: &[Fork], keys: &[Box<str>]) -> HashTable<u32> {
     let hash_of = |at: &u32| {
         let slot = &slots[*at as usize];
-        hash(forks[slot.parent.index()].0.start, &keys[slot.key as usize])
+        hash(forks[slot.parent.index()].start, &keys[slot.key as usize])
     };
     let mut wide = HashTable::new();
     for (at, slot) in (0u32..).zip(slots) {
-        if forks[slot.parent.index()].0.are_many() {
+        if forks[slot.parent.index()].is_wide() {
             wide.insert_unique(hash_of(&at), at, hash_of);
         }
     }
     wide
 }
 
-/// The literal values by the places of their slots, which are in their last order.
+/// The literal values by the indexes of their slots, which are in their final order.
 fn literals(exact: &HashTable<Exact>, slots: &[Slot]) -> Literals {
-    let mut places = vec![0; slots.len()];
+    let mut indexes = vec![0; slots.len()];
     for (at, slot) in (0u32..).zip(slots) {
-        places[slot.id as usize] = at;
+        indexes[slot.id as usize] = at;
     }
-    let place_of = |exact: &Exact| places[exact.slot as usize];
-    let all = exact.iter().map(|exact| (place_of(exact), exact.value.as_str(), exact.edge));
+    let index_of = |exact: &Exact| indexes[exact.slot as usize];
+    let all = exact.iter().map(|exact| (index_of(exact), exact.value.as_str(), exact.edge));
     Literals::new(all)
 }
 
-/// The number of the next thing, counted from one.
-fn next_number<T>(all: &[T]) -> NonZeroU32 {
-    let number = u32::try_from(all.len()).unwrap_or(u32::MAX);
-    NonZeroU32::MIN.saturating_add(number)
+/// The group with this number, counted from one; a new one, which gets the next number, where there is none.
+fn group<'g, T: Default>(groups: &'g mut Vec<T>, number: &mut Option<NonZeroU32>) -> &'g mut T {
+    let number = number.get_or_insert_with(|| {
+        groups.push(T::default());
+        NonZeroU32::new(u32::try_from(groups.len()).unwrap_or(u32::MAX)).unwrap_or(NonZeroU32::MIN)
+    });
+    &mut groups[number.get() as usize - 1]
 }
-
-/// The new node, or the one that has its place.
-pub(crate) type Declared = Result<NodeId, Taken>;

@@ -1,14 +1,10 @@
 //! The literal values of a whole tree, in one table.
 //!
-//! Every key of every node shares it, so a step by value is one look-up
-//! whatever the number of rules, of keys and of values: few are not compared
-//! one by one, because finding them by hash costs no more. A value of up to
-//! sixteen bytes is kept as the two words that its hash is made of. Comparing
-//! them is comparing the text, and the common step reads one place of memory.
-//! Longer values are kept aside.
+//! All keys of all nodes share the table, so a step by value is one lookup, whatever the number of rules, keys and values.
+//! A value of up to sixteen bytes is stored as the two words that are hashed: comparing the words compares the text, and
+//! the common step reads one cache line. Longer values are stored in a list.
 //!
-//! Filled once, from rules, and only asked by requests. So a fixed seed is
-//! safe: nobody outside can make values collide.
+//! A fixed seed is safe: rules fill the table and requests only read it, so callers cannot cause collisions.
 
 use std::hash::{BuildHasher, Hasher};
 
@@ -16,24 +12,23 @@ use foldhash::fast::FixedState;
 
 use super::tree::{Edge, SPREAD, fold};
 
-/// Two numbers with their bits well mixed; which ones does not matter.
+/// Two arbitrary numbers with well-mixed bits.
 const FIRST: u64 = 0x2D35_8DCC_AA6C_78A5;
 const LAST: u64 = 0x8BB8_4B93_962E_ACC9;
 
-/// Said in place of a length by values that do not fit into two words.
+/// The length of values that do not fit into two words.
 const LONG: u32 = u32::MAX;
-/// Said in place of an owner by vacant places.
-const NOBODY: u32 = u32::MAX;
+/// The owner of vacant entries.
+const VACANT_OWNER: u32 = u32::MAX;
 
-/// Values, each with its owner (the place of a slot) and the way that it leads to.
+/// Values, each with its owner (the index of a slot) and its edge.
 #[derive(Debug)]
 pub(super) struct Literals {
-    /// Open addressing. A search ends at a vacant place or at the end of the
-    /// table: it does not go around, so there may be more places than homes.
-    places: Vec<Literal>,
-    /// A hash shifted by so much is a home. At the most a third of the homes
-    /// are taken: a search that does not end where it begins surprises the
-    /// processor, and that costs as much as the rest of it.
+    /// Open addressing with linear probing. A search ends at a vacant entry or at the end of the table; it does not wrap
+    /// around, so there may be more entries than hash values.
+    entries: Vec<Literal>,
+    /// A hash shifted right by this is the index where a search begins. At most a third of the entries are occupied: a
+    /// second probe is a branch misprediction, which costs as much as the rest of the search.
     shift: u32,
     long: Vec<Box<str>>,
 }
@@ -44,7 +39,7 @@ struct Literal {
     edge: Edge,
 }
 
-/// An owner's text: a short one in two words, a long one as its hash and its number.
+/// An owner's text: a short one as two words, a long one as its hash and its index in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Text {
     first: u64,
@@ -64,7 +59,7 @@ impl Literals {
     pub(super) fn new<'v>(values: impl ExactSizeIterator<Item = (u32, &'v str, Edge)>) -> Self {
         let homes = (values.len() * 3).next_power_of_two().max(2);
         let mut literals = Literals {
-            places: vec![Literal::VACANT; homes],
+            entries: vec![Literal::VACANT; homes],
             shift: 64 - homes.trailing_zeros(),
             long: Vec::new(),
         };
@@ -83,13 +78,13 @@ impl Literals {
             self.long.push(value.into());
         }
         let literal = Literal { text, edge };
-        match self.places.iter_mut().skip(home).find(|place| place.is_vacant()) {
+        match self.entries.iter_mut().skip(home).find(|entry| entry.is_vacant()) {
             Some(vacant) => *vacant = literal,
-            None => self.places.push(literal),
+            None => self.entries.push(literal),
         }
     }
 
-    /// Where a value leads to.
+    /// The edge of a value.
     #[inline]
     pub(super) fn find(&self, owner: u32, value: &str) -> Option<&Edge> {
         let Some(text) = Text::short(owner, value) else { return self.find_long(owner, value) };
@@ -108,7 +103,7 @@ impl Literals {
 
     #[inline(always)]
     fn search(&self, text: Text, same: impl Fn(&Text) -> bool) -> Option<&Edge> {
-        for literal in self.places.get(self.home(text)..)? {
+        for literal in self.entries.get(self.home(text)..)? {
             if same(&literal.text) {
                 return Some(&literal.edge);
             }
@@ -119,10 +114,9 @@ impl Literals {
         None
     }
 
-    /// Where a search for a text begins.
+    /// The index where a search for a text begins.
     ///
-    /// The owner comes last: it is known only when the step before is done,
-    /// while the processor can work on the text ahead of that.
+    /// The owner is mixed in last: it is known only after the previous step, and the processor can hash the text before.
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "there are fewer homes than addresses")]
     const fn home(&self, text: Text) -> usize {
@@ -133,18 +127,19 @@ impl Literals {
 }
 
 impl Literal {
-    const VACANT: Literal =
-        Literal { text: Text { first: 0, last: 0, length: 0, owner: NOBODY }, edge: Edge::NOWHERE };
+    const VACANT: Literal = Literal {
+        text: Text { first: 0, last: 0, length: 0, owner: VACANT_OWNER },
+        edge: Edge::NOWHERE,
+    };
 
     #[inline]
     const fn is_vacant(&self) -> bool {
-        self.text.owner == NOBODY
+        self.text.owner == VACANT_OWNER
     }
 }
 
 impl Text {
-    /// A text of up to sixteen bytes. The words overlap where it is shorter,
-    /// and its length tells them from those of any other.
+    /// A text of up to sixteen bytes. The words of a shorter text overlap; its length makes them unique.
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "a short text has few bytes")]
     fn short(owner: u32, text: &str) -> Option<Self> {
@@ -167,7 +162,7 @@ impl Text {
         Some(Text { first, last, length: bytes.len() as u32, owner })
     }
 
-    /// A longer one, without its number.
+    /// A longer text, without its index.
     fn long(owner: u32, text: &str) -> Self {
         let mut hasher = FixedState::default().build_hasher();
         hasher.write(text.as_bytes());
@@ -199,10 +194,10 @@ mod tests {
                 (*slot, value.as_str(), edge(at))
             });
             let literals = Literals::new(all);
-            let places: HashMap<_, _> =
+            let entries: HashMap<_, _> =
                 known.iter().enumerate().map(|(at, known)| (known.clone(), at)).collect();
             for (slot, value) in known.iter().chain(&asked) {
-                let expected = places.get(&(*slot, value.clone())).map(|at| edge(*at));
+                let expected = entries.get(&(*slot, value.clone())).map(|at| edge(*at));
                 prop_assert_eq!(literals.find(*slot, value).copied(), expected);
             }
         }
@@ -223,7 +218,7 @@ mod tests {
             .flat_map(|slot| values.iter().map(move |value| (slot * 89, value.as_str(), edge(0))))
             .collect();
         let literals = Literals::new(all.into_iter());
-        let runs = literals.places.split(Literal::is_vacant);
+        let runs = literals.entries.split(Literal::is_vacant);
         let longest = runs.map(<[_]>::len).max().unwrap();
         assert!(longest < 40, "{longest}");
     }

@@ -1,15 +1,13 @@
 //! Values with `*` in them.
 //!
-//! `*` stands for zero or more characters. The text before the first and after
-//! the last `*` is anchored; each piece between is taken at its leftmost place.
-//! Of several patterns that match, the one declared first wins, so an index may
-//! only skip patterns that cannot match: it finds them by the literal text that
-//! they start or end with.
+//! `*` stands for zero or more characters. The text before the first and after the last `*` is anchored; each piece between
+//! matches at its leftmost occurrence. Of several patterns that match, the one declared first wins. The index finds the
+//! candidates by the literal text at their start or end, and skips only patterns that cannot match.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-/// Up to this many patterns are simply tried one after another.
+/// Up to this many patterns are tried one after another, without an index.
 const UNINDEXED_MAX: usize = 8;
 
 /// One pattern, cut at its stars.
@@ -21,8 +19,7 @@ pub(crate) struct Pattern {
 }
 
 impl Pattern {
-    /// The pattern that a text is; a text without `*` has none to cut at and
-    /// matches what starts and ends with it.
+    /// Cuts a text at its stars. A text without one matches values that start with it.
     pub(crate) fn new(text: &str) -> Self {
         let (prefix, rest) = text.split_once('*').unwrap_or((text, ""));
         let (middle, suffix) = rest.rsplit_once('*').unwrap_or(("", rest));

@@ -1,7 +1,7 @@
 //! Address ranges: the longest prefix that holds an address.
 //!
-//! One table keyed by (bits, length), asked once for each prefix length that
-//! occurs, longest first. Rules have a handful of lengths, so this beats a trie.
+//! One table keyed by (bits, length), with one lookup for each prefix length that occurs, longest first. Rules have few
+//! lengths, so this is faster than a trie.
 
 use std::net::IpAddr;
 
@@ -71,7 +71,7 @@ impl<T: Copy> RangeSet<T> {
     }
 }
 
-/// The address from the highest bit down, whatever its family.
+/// The address in the highest bits, for both families.
 fn bits(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(address) => u128::from(address.to_bits()) << 96,

@@ -6,11 +6,12 @@ use std::num::NonZeroU32;
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use ipnet::IpNet;
+use serde::Serialize;
 
 use super::literals::Literals;
 use super::pattern::PatternSet;
 use super::range::RangeSet;
-use crate::address::{Grouping, parse_address};
+use crate::address::{PrefixLengths, parse_address};
 use crate::rule::RuleId;
 
 /// A node of the tree; the root is zero.
@@ -25,15 +26,14 @@ impl NodeId {
     }
 }
 
-/// The way to a node, what the value means for counting there, and all that a
-/// request needs of the node itself: so a step looks in no other place.
+/// An edge to a node, with everything that a request needs of the node, so that a step reads no other memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Edge {
     pub(crate) child: NodeId,
     pub(crate) count_by: CountBy,
-    /// What applies when the request ends there.
+    /// What applies when the request's last entry leads there.
     pub(crate) end: End,
-    /// What can follow.
+    /// The keys that can follow.
     pub(crate) below: Fork,
 }
 
@@ -44,12 +44,12 @@ impl Default for Edge {
 }
 
 impl Edge {
-    /// What stands where no edge is.
+    /// The placeholder for a missing edge.
     pub(super) const NOWHERE: Edge = Edge::to(NodeId::ROOT, CountBy::Nothing);
 
-    /// An edge to a node of which nothing else is known yet.
+    /// An edge to a node; its end and the keys below are filled in later.
     pub(super) const fn to(child: NodeId, count_by: CountBy) -> Self {
-        Edge { child, count_by, end: End::Nothing, below: Fork(Few { start: 0, count: 0 }) }
+        Edge { child, count_by, end: End::Nothing, below: Fork { start: 0, count: 0 } }
     }
 }
 
@@ -58,28 +58,29 @@ impl Edge {
 pub(crate) enum End {
     Nothing,
     Rule(RuleId),
-    /// The value names the plan; the number of the choice.
+    /// The value names the plan; the index of the choice.
     Choice(u32),
 }
 
-/// What can follow a node: its keys.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Fork(pub(super) Few);
-
-/// What of a request's value tells counters apart.
+/// The part of a request's value that selects the counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CountBy {
     Nothing,
     Value,
-    Network(Grouping),
+    Network(PrefixLengths),
 }
 
-/// How a node was found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Via {
+/// The ways to match a value, in the order in which they are tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Way {
+    /// Key and value, literally.
     Exact,
+    /// A value with `*`.
     Pattern,
-    Range(IpNet),
+    /// An address range.
+    Cidr,
+    /// The key alone.
     BareKey,
 }
 
@@ -87,76 +88,83 @@ pub(crate) enum Via {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step<'t> {
     pub(crate) edge: &'t Edge,
-    pub(crate) via: Via,
+    pub(crate) way: Way,
+    /// The address range that matched.
+    pub(crate) range: Option<IpNet>,
 }
 
-/// Up to this many keys of one node are compared one after another: most nodes
-/// have one or two, and that is cheaper than hashing. More have a table.
+impl<'t> Step<'t> {
+    #[inline]
+    const fn new(edge: &'t Edge, way: Way) -> Self {
+        Step { edge, way, range: None }
+    }
+}
+
+/// Up to this many keys of one node are compared one after another, which is cheaper than hashing; more are in a table.
+/// Most nodes have one or two.
 const COMPARED_MAX: usize = 4;
 
-/// Any odd number with its bits well mixed.
+/// An odd number with well-mixed bits.
 pub(super) const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// A slot's number in the order of declaration.
+/// The index of a slot in the order of declaration.
 pub(super) type SlotId = u32;
 
-/// A key's number among the keys of the tree.
+/// The index of a key among the keys of the tree.
 pub(super) type KeyId = u32;
 
-/// What a node knows of one key. Small, because a request that comes seldom
-/// finds it in slow memory.
+/// The edges of a node for one key. Small, because it is not cached when requests for it are rare.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) key: KeyId,
     pub(super) parent: NodeId,
     pub(super) id: SlotId,
     pub(super) bare: Option<Edge>,
-    /// The patterns, and the ranges, if there are any; the first are number one.
+    /// The numbers of its pattern set and of its range set, from one.
     pub(super) patterns: Option<NonZeroU32>,
     pub(super) ranges: Option<NonZeroU32>,
-    /// How many values are known literally.
+    /// The number of literal values.
     pub(super) literals: u32,
 }
 
-/// How many things there are, and where the first is.
+/// The keys that can follow a node, as a range of the tree's slots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Few {
+pub(crate) struct Fork {
     pub(super) start: u32,
-    pub(super) count: u32,
+    count: u32,
 }
 
-impl Few {
-    /// Counts one more, at this place.
-    pub(super) fn add(&mut self, at: usize) {
+impl Fork {
+    /// Adds the slot at this index, which follows those of the fork.
+    pub(super) fn add(&mut self, index: usize) {
         if self.count == 0 {
-            self.start = u32::try_from(at).unwrap_or(u32::MAX);
+            self.start = u32::try_from(index).unwrap_or(u32::MAX);
         }
         self.count += 1;
     }
 
     #[inline]
-    pub(super) const fn are_many(self) -> bool {
+    pub(super) const fn is_wide(self) -> bool {
         self.count as usize > COMPARED_MAX
     }
 
     #[inline]
-    fn of<T>(self, all: &[T]) -> &[T] {
+    fn slots(self, all: &[Slot]) -> &[Slot] {
         let start = self.start as usize;
-        let few = all.get(start..start + self.count as usize);
-        few.unwrap_or_default()
+        all.get(start..start + self.count as usize).unwrap_or_default()
     }
 }
 
 /// The tree, ready to walk.
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
-    /// The texts of the keys: few and always near, unlike the slots.
+    /// The texts of the keys: few, so they stay cached, unlike the slots.
     pub(super) keys: Vec<Box<str>>,
-    /// Those of one node side by side.
+    /// The slots of one node are adjacent.
     pub(super) slots: Vec<Slot>,
-    /// To the root, whose keys a request begins with.
+    /// The edge to the root.
     pub(super) top: Edge,
-    /// The slots of forks with many keys.
+    /// The slots of wide forks.
     pub(super) wide: HashTable<u32>,
     pub(super) literals: Literals,
     pub(super) patterns: Vec<PatternSet<Edge>>,
@@ -164,71 +172,56 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// The child that an entry leads to.
+    /// The child that an entry leads to, and how.
     ///
-    /// In this order, and the first found is taken: the exact value, the
-    /// patterns, the ranges, the bare key.
+    /// Tries the exact value, the patterns, the ranges and the bare key, in this order; the first match wins.
     #[inline]
     pub(crate) fn step(&self, fork: Fork, key: &str, value: &str) -> Option<Step<'_>> {
         let (at, slot) = self.slot(fork, key)?;
         if let Some(edge) = self.exact(at, slot, value) {
-            return Some(Step { edge, via: Via::Exact });
+            return Some(Step::new(edge, Way::Exact));
         }
         if slot.patterns.is_some() || slot.ranges.is_some() {
             return self.step_by_form(slot, value);
         }
-        slot.bare.as_ref().map(bare_step)
+        slot.bare.as_ref().map(|edge| Step::new(edge, Way::BareKey))
     }
 
-    /// The same as [`Tree::step`] without saying how: what a request needs.
-    #[inline]
-    pub(crate) fn follow(&self, fork: Fork, key: &str, value: &str) -> Option<&Edge> {
-        let (at, slot) = self.slot(fork, key)?;
-        if let Some(edge) = self.exact(at, slot, value) {
-            return Some(edge);
-        }
-        if slot.patterns.is_some() || slot.ranges.is_some() {
-            return self.step_by_form(slot, value).map(|step| step.edge);
-        }
-        slot.bare.as_ref()
-    }
-
-    /// Patterns, ranges, bare key. Apart, so that the common way stays short.
+    /// Patterns, ranges, bare key. Not inlined, so that the common path stays short.
     #[inline(never)]
     fn step_by_form<'t>(&'t self, slot: &'t Slot, value: &str) -> Option<Step<'t>> {
         let patterns = numbered(&self.patterns, slot.patterns);
         if let Some(edge) = patterns.and_then(|patterns| patterns.find(value)) {
-            return Some(Step { edge, via: Via::Pattern });
+            return Some(Step::new(edge, Way::Pattern));
         }
-        let ranges = numbered(&self.ranges, slot.ranges);
-        let found = ranges.and_then(|ranges| {
-            let address = parse_address(value)?;
-            let (range, edge) = ranges.find(address)?;
-            Some(Step { edge, via: Via::Range(range) })
+        let found = numbered(&self.ranges, slot.ranges).and_then(|ranges| {
+            let (range, edge) = ranges.find(parse_address(value)?)?;
+            Some(Step { edge, way: Way::Cidr, range: Some(range) })
         });
-        found.or_else(|| slot.bare.as_ref().map(bare_step))
+        found.or_else(|| slot.bare.as_ref().map(|edge| Step::new(edge, Way::BareKey)))
     }
 
-    /// Where every request starts.
+    /// The edge to the root, where every request starts.
     #[inline]
     pub(crate) const fn top(&self) -> &Edge {
         &self.top
     }
 
-    /// Which ways of matching a fork has for a key: exact, patterns, ranges, bare.
-    pub(crate) fn ways(&self, fork: Fork, key: &str) -> Option<Ways> {
+    /// The ways to match that a fork has for a key, in the order in which they are tried; `None` for an unknown key.
+    pub(crate) fn ways(&self, fork: Fork, key: &str) -> Option<Vec<Way>> {
         let (_, slot) = self.slot(fork, key)?;
-        Some(Ways {
-            exact: slot.literals > 0,
-            patterns: slot.patterns.is_some(),
-            ranges: slot.ranges.is_some(),
-            bare: slot.bare.is_some(),
-        })
+        let ways = [
+            (Way::Exact, slot.literals > 0),
+            (Way::Pattern, slot.patterns.is_some()),
+            (Way::Cidr, slot.ranges.is_some()),
+            (Way::BareKey, slot.bare.is_some()),
+        ];
+        Some(ways.into_iter().filter(|(_, exists)| *exists).map(|(way, _)| way).collect())
     }
 
-    /// The keys that a fork knows, in order of their names.
+    /// The keys of a fork, sorted.
     pub(crate) fn keys_at(&self, fork: Fork) -> Vec<&str> {
-        let slots = fork.0.of(&self.slots).iter();
+        let slots = fork.slots(&self.slots).iter();
         let mut keys: Vec<&str> = slots.map(|slot| self.key(slot)).collect();
         keys.sort_unstable();
         keys
@@ -239,10 +232,10 @@ impl Tree {
         self.keys.get(slot.key as usize).map_or("", |key| key)
     }
 
-    /// The slot of a key, and its place.
+    /// The slot of a key, and its index.
     #[inline]
     fn slot(&self, fork: Fork, key: &str) -> Option<(u32, &Slot)> {
-        let Few { start, count } = fork.0;
+        let Fork { start, count } = fork;
         if count == 0 {
             return None;
         }
@@ -251,23 +244,23 @@ impl Tree {
         if same(self.key(first), key) { Some((start, first)) } else { self.other_slot(fork, key) }
     }
 
-    /// The slots behind the first. Apart, so that the common way stays short.
+    /// The slots after the first. Not inlined, so that the common path stays short.
     #[inline(never)]
     fn other_slot(&self, fork: Fork, key: &str) -> Option<(u32, &Slot)> {
-        let start = fork.0.start;
-        let slots = fork.0.of(&self.slots);
+        let start = fork.start;
+        let slots = fork.slots(&self.slots);
         let wanted = |slot: &Slot| same(self.key(slot), key);
-        if !fork.0.are_many() {
+        if !fork.is_wide() {
             return (start..).zip(slots).skip(1).find(|(_, slot)| wanted(slot));
         }
-        // Where a fork starts is as good as a name for it.
+        // The start of a fork identifies it.
         let slot_at = |at: &u32| slots.get(at.checked_sub(start)? as usize);
         let at = self.wide.find(hash(start, key), |at| slot_at(at).is_some_and(wanted))?;
         Some((*at, slot_at(at)?))
     }
 
-    /// By the slot's place and not by anything in it: the value can then be
-    /// looked up before the slot has come from memory.
+    /// Looks up by the slot's index and not by its contents, so that the lookup can start before the slot is loaded from
+    /// memory.
     #[inline]
     fn exact(&self, at: u32, slot: &Slot, value: &str) -> Option<&Edge> {
         if slot.literals == 0 {
@@ -277,22 +270,7 @@ impl Tree {
     }
 }
 
-/// The ways of matching that a node has for a key.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ways {
-    pub(crate) exact: bool,
-    pub(crate) patterns: bool,
-    pub(crate) ranges: bool,
-    pub(crate) bare: bool,
-}
-
-#[inline]
-const fn bare_step(edge: &Edge) -> Step<'_> {
-    Step { edge, via: Via::BareKey }
-}
-
-/// Whether two texts are the same. Keys and values are mostly short: comparing
-/// their two ends, which overlap, spares a call for each.
+/// Whether two texts are equal. Most keys and values are short: comparing two overlapping words saves a call of `memcmp`.
 #[inline]
 pub(crate) fn same(one: &str, other: &str) -> bool {
     let (one, other) = (one.as_bytes(), other.as_bytes());
@@ -318,13 +296,12 @@ fn same_long(one: &[u8], other: &[u8]) -> bool {
     one == other
 }
 
-/// The thing with this number, counted from one.
+/// The item with this number, counted from one.
 fn numbered<T>(all: &[T], number: Option<NonZeroU32>) -> Option<&T> {
     all.get(number?.get() as usize - 1)
 }
 
-/// The rules' own texts fill the tables and requests only ask them, so a fixed
-/// seed is safe: nobody outside can make entries collide.
+/// A fixed seed is safe: rules fill the tables and requests only read them, so callers cannot cause collisions.
 #[inline]
 pub(super) fn hash(number: u32, text: &str) -> u64 {
     let mut hasher = FixedState::default().build_hasher();
@@ -332,7 +309,7 @@ pub(super) fn hash(number: u32, text: &str) -> u64 {
     fold(hasher.finish() ^ u64::from(number), SPREAD)
 }
 
-/// Both halves of a product in one word: every bit of it depends on all bits of the factors.
+/// The folded product: every bit depends on all bits of both factors.
 #[inline(always)]
 #[expect(clippy::cast_possible_truncation, reason = "both halves are folded into one")]
 pub(super) const fn fold(one: u64, other: u64) -> u64 {

@@ -1,7 +1,7 @@
 //! What several tests need: compiling a text, asking it, showing what it found.
 #![allow(dead_code, reason = "each test uses a part")]
 
-use tidegate_rules::{Entry, Found, KeyValue, Options, Report, Snapshot, Source, compile};
+use tidegate_rules::{Entry, KeyValue, MatchedRule, Options, Report, Snapshot, Source, compile};
 
 pub(crate) fn try_compile(text: &str) -> Result<Snapshot, Report> {
     compile(&[Source::new("rules.yaml", text)], &Options::default())
@@ -20,7 +20,7 @@ pub(crate) fn entries<'a>(pairs: &[(&'a str, &'a str)]) -> Vec<Entry<'a>> {
 pub(crate) fn find<'s, 'r>(
     snapshot: &'s Snapshot,
     request: &[(&'r str, &'r str)],
-) -> Option<Found<'s, 'r>> {
+) -> Option<MatchedRule<'s, 'r>> {
     snapshot.domains().next()?.find(&entries(request))
 }
 

@@ -18,11 +18,11 @@ use tidegate_algorithms::{
     BucketState, CheckInput, Decision, Limit, SmallLimit, Timestamp, TokenBucket, TwoStepCheck,
 };
 
+use super::MemoryStore;
 use super::lock::LockedShard;
 use super::shard::{Shard, StateChange, UnitChange};
 use super::slot::Pack;
-use super::{MemoryStore, input};
-use crate::batch::{Answer, AnswerSlot, Basis, Batch, Charge, Check, Key, Verb, passes};
+use crate::batch::{Answer, AnswerSlot, Batch, Charge, Check, Key, Verb, passes};
 use crate::fingerprint::Fingerprint;
 
 /// Checks of a rule in one transaction; rules with more limits take the general path of the engine.
@@ -196,10 +196,10 @@ fn transact<'c, const MAX: usize>(
             Some(limit) => judge(shard, limit, &check, now, change, write),
             None if slots.is_some() => false,
             None => {
-                let (key, input) = (check.key.fingerprint, input(&check, now));
+                let (key, input) = (check.key.fingerprint, check.input(now));
                 let decision = judge_slots(shard, key, check.limit, input, change);
                 slots = decision.map(|decision| SlotsCheck { index, decision });
-                decision.map(exact).map(write).is_some()
+                decision.map(Answer::exact).map(write).is_some()
             }
         };
         if !is_judged {
@@ -227,7 +227,7 @@ fn transact<'c, const MAX: usize>(
         && let Some(check) = checks.clone().nth(index)
         && let Some(shard) = shards.of(index)
     {
-        charge_slots(shard, changes[index].slot, check.limit, input(&check, now), &decision);
+        charge_slots(shard, changes[index].slot, check.limit, check.input(now), &decision);
     }
     true
 }
@@ -251,25 +251,6 @@ struct SeveralShards<'s> {
     lock_of: [u8; REQUEST_CHECKS_MAX],
 }
 
-/// A check's shard and its index in the request, as one number: sorting these gives the order of
-/// locking.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct LockOrder(usize);
-
-impl LockOrder {
-    const fn new(shard: usize, index: usize) -> Self {
-        LockOrder(shard * REQUEST_CHECKS_MAX + index)
-    }
-
-    const fn shard(self) -> usize {
-        self.0 / REQUEST_CHECKS_MAX
-    }
-
-    const fn index(self) -> usize {
-        self.0 % REQUEST_CHECKS_MAX
-    }
-}
-
 impl LockedShards for OneShard<'_> {
     #[inline(always)]
     fn of(&mut self, _index: usize) -> Option<&mut Shard> {
@@ -289,19 +270,21 @@ impl<'s> SeveralShards<'s> {
     /// Locks the shards of these checks; `None` if there are too many checks.
     #[inline(always)]
     fn lock(store: &'s MemoryStore, checks: &[Check<'_>]) -> Option<Self> {
-        let mut order = [LockOrder::default(); REQUEST_CHECKS_MAX];
+        // A check's shard and its index, as one number: sorting these gives the order of locking.
+        let mut order = [0; REQUEST_CHECKS_MAX];
         let order = order.get_mut(..checks.len())?;
         for (index, (entry, check)) in order.iter_mut().zip(checks).enumerate() {
-            *entry = LockOrder::new(store.shard_of(check.key.fingerprint), index);
+            *entry = store.shard_of(check.key.fingerprint) * REQUEST_CHECKS_MAX + index;
         }
         order.sort_unstable();
         let mut shards = SeveralShards { locks: SmallVec::new(), lock_of: [0; REQUEST_CHECKS_MAX] };
         let mut last = None;
-        for check in order {
-            if last.replace(check.shard()) != Some(check.shard()) {
-                shards.locks.push(store.shards[check.shard()].lock());
+        for entry in order {
+            let (shard, index) = (*entry / REQUEST_CHECKS_MAX, *entry % REQUEST_CHECKS_MAX);
+            if last.replace(shard) != Some(shard) {
+                shards.locks.push(store.shards[shard].lock());
             }
-            shards.lock_of[check.index()] = u8::try_from(shards.locks.len() - 1).ok()?;
+            shards.lock_of[index] = u8::try_from(shards.locks.len() - 1).ok()?;
         }
         Some(shards)
     }
@@ -344,7 +327,7 @@ fn judge(
                 && let Some(unit) = shard.judge_unit(check.key.fingerprint, bucket, now)
             {
                 *change = unit.change;
-                write(exact(unit.decision(bucket, now)));
+                write(Answer::exact(unit.decision(bucket, now)));
                 return true;
             }
             judge_state(shard, bucket, check, now, change, write)
@@ -363,11 +346,11 @@ fn judge_state<L: TwoStepCheck<State: Pack>>(
     change: &mut StateChange,
     write: impl FnOnce(Answer),
 ) -> bool {
-    let input = input(check, now);
+    let input = check.input(now);
     let judged = shard.judge(check.key.fingerprint, limit, input);
     let Some((found, usage)) = judged else { return false };
     *change = found;
-    write(exact(limit.decision(usage, input)));
+    write(Answer::exact(limit.decision(usage, input)));
     true
 }
 
@@ -421,9 +404,9 @@ fn refuse_slots(
 ) -> Option<Decision> {
     let state = shard.overflow_state_at(slot)?;
     if decision.is_admitted() {
-        return Some(check.limit.uncharged(state, input(check, now), decision));
+        return Some(check.limit.uncharged(state, check.input(now), decision));
     }
-    check.limit.refuse(state, input(check, now));
+    check.limit.refuse(state, check.input(now));
     None
 }
 
@@ -443,7 +426,7 @@ fn passes_anyway<'c>(
         || passes(checks.zip(changes).map(|(check, change)| (check.role, change.admitted)))
 }
 
-/// Charges no check, and writes new answers for those that had been admitted.
+/// Charges no check, and writes new answers for the checks that had been admitted.
 #[cold]
 fn refuse<'c>(
     shards: &mut impl LockedShards,
@@ -458,7 +441,7 @@ fn refuse<'c>(
         let decision = match slots.filter(|slots| slots.index == index) {
             Some(slots) => refuse_slots(shard, &check, change.slot, slots.decision, now),
             None if change.admitted => {
-                Some(check.limit.peek(&mut shard.state_at(change.slot), input(&check, now)))
+                Some(check.limit.peek(&mut shard.state_at(change.slot), check.input(now)))
             }
             None => {
                 // A limit may count refused costs.
@@ -467,13 +450,7 @@ fn refuse<'c>(
             }
         };
         if let Some(decision) = decision {
-            write(index, &check, exact(decision));
+            write(index, &check, Answer::exact(decision));
         }
     }
-}
-
-/// An answer from the key's own counter.
-#[inline(always)]
-const fn exact(decision: Decision) -> Answer {
-    Answer { decision, basis: Basis::Exact }
 }

@@ -47,11 +47,15 @@ impl Overflow {
     /// Whether a state no longer matters. A state that is taken out still does: it will be
     /// restored.
     pub(super) fn is_idle(&self, index: u32, now: Timestamp) -> bool {
-        let state = self.states.get(index as usize).and_then(Option::as_ref);
-        state.is_some_and(|state| state.idle_at() <= now)
+        self.get(index).is_some_and(|state| state.idle_at() <= now)
     }
 
     /// A state in its cell.
+    pub(super) fn get(&self, index: u32) -> Option<&State> {
+        self.states.get(index as usize)?.as_ref()
+    }
+
+    /// Like [`Overflow::get`], to change the state.
     pub(super) fn get_mut(&mut self, index: u32) -> Option<&mut State> {
         self.states.get_mut(index as usize)?.as_mut()
     }

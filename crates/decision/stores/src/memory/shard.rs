@@ -5,8 +5,7 @@
 //! few thousand slots to move. Each insert also sweeps a few slots for idle keys.
 
 use tidegate_algorithms::{
-    BucketState, CheckInput, Decision, SmallState, State, Timestamp, TokenBucket, TwoStepCheck,
-    UnitOutcome,
+    BucketState, CheckInput, Decision, State, Timestamp, TokenBucket, TwoStepCheck, UnitOutcome,
 };
 
 use super::general::RoomNeeded;
@@ -181,11 +180,14 @@ impl Shard {
         }
     }
 
-    /// The state in a slot; unused if it is in the overflow area.
+    /// A copy of the state of the key in a slot.
     pub(super) fn state_at(&self, slot: usize) -> State {
         match self.slots[slot].state() {
-            SlotState::Small(state) => state.into(),
-            SlotState::Overflow(_) => State::Unused,
+            SlotState::Inline(state) => state,
+            SlotState::Overflow(index) => {
+                let overflow = self.overflow.as_ref();
+                overflow.and_then(|states| states.get(index)).cloned().unwrap_or_default()
+            }
         }
     }
 
@@ -198,7 +200,7 @@ impl Shard {
     /// Like [`Shard::overflow_state`], for the key in a slot.
     pub(super) fn overflow_state_at(&mut self, slot: usize) -> Option<&mut State> {
         match self.slots.get(slot)?.state() {
-            SlotState::Small(_) => None,
+            SlotState::Inline(_) => None,
             SlotState::Overflow(index) => self.overflow.as_mut()?.get_mut(index),
         }
     }
@@ -210,7 +212,7 @@ impl Shard {
             return LoadedState { state: State::Unused, slot: None };
         };
         let state = match self.slots[slot].state() {
-            SlotState::Small(small) => small.into(),
+            SlotState::Inline(state) => state,
             SlotState::Overflow(index) => self.overflow().take(index),
         };
         LoadedState { state, slot: Some(slot) }
@@ -236,21 +238,19 @@ impl Shard {
             return self.insert(key, state, now, budget);
         };
         let before = self.slots[slot].state();
-        let after = match (state.as_small().and_then(SlotState::of), before) {
-            (Some(small), SlotState::Overflow(index)) => {
+        let after = match (Bits::of(&state), before) {
+            (Some(bits), SlotState::Overflow(index)) => {
                 self.overflow().free(index);
-                small
+                bits
             }
-            (Some(small), SlotState::Small(_)) => small,
+            (Some(bits), SlotState::Inline(_)) => bits,
             (None, SlotState::Overflow(index)) => {
                 self.overflow().restore(index, state);
                 return Ok(());
             }
-            (None, SlotState::Small(_)) => {
-                SlotState::Overflow(self.overflow().insert(state).ok_or(TableFull)?)
-            }
+            (None, SlotState::Inline(_)) => self.insert_overflow(state)?,
         };
-        self.slots[slot].write(after.to_bits());
+        self.slots[slot].write(after);
         Ok(())
     }
 
@@ -265,18 +265,23 @@ impl Shard {
         if state.idle_at() <= now {
             return Ok(());
         }
-        let small = state.as_small().and_then(SlotState::of);
-        let overflows = usize::from(small.is_none());
+        let packed = Bits::of(&state);
+        let overflows = usize::from(packed.is_none());
         self.make_room(RoomNeeded { keys: 1, overflows }, now, budget)?;
-        let state = match small {
-            Some(small) => small,
+        let bits = match packed {
+            Some(bits) => bits,
             None if self.bytes() + self.overflow().growth() + state.heap_bytes() > budget => {
                 return Err(TableFull);
             }
-            None => SlotState::Overflow(self.overflow().insert(state).ok_or(TableFull)?),
+            None => self.insert_overflow(state)?,
         };
-        self.insert_slot(Slot::new(key, state));
+        self.insert_slot(Slot::new(key, bits));
         Ok(())
+    }
+
+    /// Puts a state into the overflow area; returns the bits for its slot.
+    fn insert_overflow(&mut self, state: State) -> Result<Bits, TableFull> {
+        self.overflow().insert(state).map(Bits::of_overflow).ok_or(TableFull)
     }
 
     /// Makes room for new keys: sweeps a few slots, then grows if the budget allows.
@@ -436,8 +441,7 @@ impl Shard {
             return true;
         }
         match slot.state() {
-            SlotState::Small(SmallState::Bucket(bucket)) => bucket.idle_at() <= now,
-            SlotState::Small(SmallState::Window(window)) => window.end <= now,
+            SlotState::Inline(state) => state.idle_at() <= now,
             SlotState::Overflow(index) => {
                 self.overflow.as_ref().is_none_or(|overflow| overflow.is_idle(index, now))
             }

@@ -5,7 +5,7 @@
 //! its index. A state too large for the packed form (a window that ends after the year 2109, a
 //! count above 4.5 × 10¹⁵) goes there too, so packing loses nothing.
 
-use tidegate_algorithms::{BucketState, SmallState, Timestamp, WindowState};
+use tidegate_algorithms::{BucketState, State, Timestamp, WindowState};
 
 use crate::fingerprint::Fingerprint;
 
@@ -30,6 +30,23 @@ pub(super) struct Bits {
 impl Bits {
     /// The bits of an empty slot.
     pub(super) const NONE: Bits = Bits { word: 0, aux: 0 };
+
+    /// The packed form of a state, if it has one.
+    #[inline]
+    pub(super) fn of(state: &State) -> Option<Bits> {
+        match state {
+            State::Bucket(bucket) => bucket.pack(),
+            State::Window(window) => window.pack(),
+            State::Unused | State::Slices(_) | State::Log(_) | State::Slots(_) | State::Soft(_) => {
+                None
+            }
+        }
+    }
+
+    /// The index of a state in the overflow area.
+    pub(super) fn of_overflow(index: u32) -> Bits {
+        Bits { word: (KIND_OVERFLOW << KIND_SHIFT) | u64::from(index), aux: 0 }
+    }
 }
 
 /// A state that fits into a slot unless its numbers are too large.
@@ -42,10 +59,10 @@ pub(super) trait Pack: Sized {
 }
 
 /// The meaning of a slot's 96 bits of state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) enum SlotState {
     /// The state itself.
-    Small(SmallState),
+    Inline(State),
     /// The index of the state in the overflow area.
     Overflow(u32),
 }
@@ -65,9 +82,9 @@ impl Slot {
     pub(super) const EMPTY: Slot = Slot { low: 0, high: 0, aux: 0, word: 0 };
 
     #[inline]
-    pub(super) fn new(key: Fingerprint, state: SlotState) -> Self {
+    pub(super) const fn new(key: Fingerprint, state: Bits) -> Self {
         let (low, high) = key.stored();
-        let Bits { word, aux } = state.to_bits();
+        let Bits { word, aux } = state;
         Slot { low, high, aux, word }
     }
 
@@ -115,9 +132,9 @@ impl Slot {
     pub(super) fn state(&self) -> SlotState {
         let bits = self.bits();
         if let Some(bucket) = BucketState::unpack(bits) {
-            SlotState::Small(SmallState::Bucket(bucket))
+            SlotState::Inline(State::Bucket(bucket))
         } else if let Some(window) = WindowState::unpack(bits) {
-            SlotState::Small(SmallState::Window(window))
+            SlotState::Inline(State::Window(window))
         } else {
             SlotState::Overflow((self.word & PAYLOAD) as u32)
         }
@@ -167,48 +184,22 @@ pub(super) const fn home(low: u64, capacity: usize) -> usize {
     (((low >> 32) * capacity as u64) >> 32) as usize
 }
 
-impl SlotState {
-    /// The packed form of a state, if it has one.
-    #[inline]
-    pub(super) fn of(state: SmallState) -> Option<SlotState> {
-        let bits = match state {
-            SmallState::Bucket(bucket) => bucket.pack(),
-            SmallState::Window(window) => window.pack(),
-        };
-        bits.map(|_| SlotState::Small(state))
-    }
-
-    /// The bits of a state that [`SlotState::of`] returned.
-    #[inline]
-    pub(super) fn to_bits(self) -> Bits {
-        let bits = match self {
-            SlotState::Small(SmallState::Bucket(bucket)) => bucket.pack(),
-            SlotState::Small(SmallState::Window(window)) => window.pack(),
-            SlotState::Overflow(index) => {
-                Some(Bits { word: (KIND_OVERFLOW << KIND_SHIFT) | u64::from(index), aux: 0 })
-            }
-        };
-        bits.unwrap_or_default()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use tidegate_algorithms::{CheckInput, FixedWindow, Limit, Period, State, TokenBucket, Window};
+    use tidegate_algorithms::{CheckInput, FixedWindow, Limit, Period, TokenBucket, Window};
 
     use super::*;
     use crate::fingerprint::Fingerprinter;
 
     /// The state after one check, and what comes back from a slot.
-    fn roundtrip(limit: &Limit, cost: u64, now: u64) -> (SmallState, SlotState) {
+    fn roundtrip(limit: &Limit, cost: u64, now: u64) -> (State, SlotState) {
         let mut state = State::Unused;
         limit.check(&mut state, CheckInput::new(cost, Timestamp::from_nanos(now)));
-        let small = state.as_small().expect("buckets and windows are small");
         let key = Fingerprinter::seeded(1).of(2, b"key");
-        let slot = Slot::new(key, SlotState::of(small).expect("fits"));
+        let slot = Slot::new(key, Bits::of(&state).expect("fits"));
         assert!(slot.holds(key) && !slot.is_empty());
-        (small, slot.state())
+        (state, slot.state())
     }
 
     proptest! {
@@ -218,7 +209,7 @@ mod tests {
         ) {
             let limit = Limit::new(TokenBucket::new(amount, Period::HOUR, 1000));
             let (before, after) = roundtrip(&limit, cost, now);
-            prop_assert_eq!(SlotState::Small(before), after);
+            prop_assert_eq!(SlotState::Inline(before), after);
         }
 
         #[test]
@@ -228,18 +219,18 @@ mod tests {
             let period = Period::new(std::time::Duration::from_millis(millis)).unwrap();
             let limit = Limit::new(FixedWindow::new(u64::MAX, Window::Every(period)));
             let (before, after) = roundtrip(&limit, count, now);
-            prop_assert_eq!(SlotState::Small(before), after);
+            prop_assert_eq!(SlotState::Inline(before), after);
         }
     }
 
     #[test]
     fn states_that_do_not_fit_are_not_packed() {
-        let window = |end, count| SlotState::of(SmallState::Window(WindowState { end, count }));
+        let window = |end, count| Bits::of(&State::Window(WindowState { end, count }));
         let far = Timestamp::from_nanos(u64::MAX - u64::MAX % MILLISECOND);
         assert_eq!(window(far, 1), None);
         assert_eq!(window(Timestamp::from_secs(1), 1 << COUNT_BITS), None);
         assert_eq!(window(Timestamp::from_nanos(1_000_001), 1), None);
         let far = BucketState::from_parts(Timestamp::MAX, 0);
-        assert_eq!(SlotState::of(SmallState::Bucket(far)), None);
+        assert_eq!(Bits::of(&State::Bucket(far)), None);
     }
 }

@@ -16,8 +16,8 @@ use tidegate_algorithms::{Decision, Limit};
 use super::RedisStore;
 use super::codec::ScriptVerb;
 use super::exchange::Exchange;
-use super::replay::Decisions;
 use crate::batch::{Batch, Charge, Check, Role, Verb, passes};
+use crate::check_all::Decisions;
 use crate::counter_store::StoreError;
 use crate::shared::{CurrentRoute, Remote};
 
@@ -51,8 +51,12 @@ pub(super) async fn decide(
         if let Some(check) = group.checks.first() {
             route.set(store.route(check.key));
         }
-        let verb = if all_or_nothing && refused { Some(ScriptVerb::ChargeNone) } else { None };
-        let decisions = match decide_group(store, batch, group, verb).await {
+        let part = Batch { checks: &group.checks, ..*batch };
+        let mut exchange = Exchange::new(store, &part, &group.limits);
+        if all_or_nothing && refused {
+            exchange.verb = ScriptVerb::ChargeNone;
+        }
+        let decisions = match exchange.decide().await {
             Ok(decisions) => decisions,
             Err(error) => {
                 if all_or_nothing && !refused {
@@ -61,7 +65,9 @@ pub(super) async fn decide(
                 return Err(error);
             }
         };
-        record(group, &decisions, &mut decided);
+        for (index, decision) in group.indexes.iter().zip(&decisions) {
+            decided[*index] = Some(*decision);
+        }
         if all_or_nothing && !refused {
             charged += 1;
             refused = group_refuses(group, &decisions);
@@ -106,26 +112,6 @@ fn groups<'a>(checks: &[Check<'a>], limits: &[Cow<'a, Limit>]) -> Vec<SlotGroup<
 fn observe_alternative<'a>(check: &Check<'a>) -> Check<'a> {
     let role = if check.role == Role::Alternative { Role::Observed } else { check.role };
     Check { role, ..*check }
-}
-
-async fn decide_group(
-    store: &RedisStore,
-    batch: &Batch<'_>,
-    group: &SlotGroup<'_>,
-    verb: Option<ScriptVerb>,
-) -> Result<Decisions, StoreError> {
-    let part = Batch { checks: &group.checks, ..*batch };
-    let exchange = Exchange::new(store, &part, &group.limits);
-    match verb {
-        Some(verb) => exchange.with_verb(verb).decide().await,
-        None => exchange.decide().await,
-    }
-}
-
-fn record(group: &SlotGroup<'_>, decisions: &[Decision], decided: &mut [Option<Decision>]) {
-    for (index, decision) in group.indexes.iter().zip(decisions) {
-        decided[*index] = Some(*decision);
-    }
 }
 
 /// Refunds the charges of these groups. If that fails too, the charge stays.

@@ -10,4 +10,4 @@ mod state;
 
 pub(super) use reply::{Reply, reported_state};
 pub(super) use request::{Request, ScriptVerb, SettledState};
-pub(super) use state::{decode as decode_state, encode as encode_state};
+pub(super) use state::decode as decode_state;

@@ -8,21 +8,19 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use smallvec::SmallVec;
 use tidegate_algorithms::{Limit, State, Timestamp};
 use tidegate_redis_link::ScriptReply;
 use tokio::time::Instant;
 
 use super::RedisStore;
-use super::codec::{Reply, Request, ScriptVerb, SettledState, decode_state, encode_state};
+use super::codec::{Reply, Request, ScriptVerb, SettledState, decode_state};
 use super::error::{protocol_error, script_error};
-use super::replay::{Decisions, Replay, States, is_list};
+use super::replay::{Replay, States, is_list};
 use super::rounded_limit::MICRO;
 use crate::batch::{Batch, Check};
+use crate::check_all::Decisions;
 use crate::counter_store::StoreError;
-
-/// The rounded limits of a batch.
-pub(super) type Limits<'a> = SmallVec<[Cow<'a, Limit>; 4]>;
+use crate::fingerprint::Fingerprint;
 
 /// Each further round means that another process wrote in between.
 const ROUNDS_MAX: usize = 16;
@@ -31,7 +29,7 @@ const ROUNDS_MAX: usize = 16;
 #[derive(Debug)]
 pub(super) struct Exchange<'a> {
     store: &'a RedisStore,
-    verb: ScriptVerb,
+    pub(super) verb: ScriptVerb,
     checks: &'a [Check<'a>],
     limits: &'a [Cow<'a, Limit>],
     /// The caller's clock.
@@ -61,11 +59,6 @@ impl<'a> Exchange<'a> {
             within,
             until: Instant::now() + within,
         }
-    }
-
-    /// The same checks with another verb.
-    pub(super) fn with_verb(self, verb: ScriptVerb) -> Self {
-        Exchange { verb, ..self }
     }
 
     /// Extends the expiry of slots; returns whether the holder had them.
@@ -127,9 +120,7 @@ impl<'a> Exchange<'a> {
     }
 
     fn read<'r>(&self, reply: &'r ScriptReply) -> Result<Reply<'r>, StoreError> {
-        let lone_bucket = self.verb == ScriptVerb::All
-            && self.checks.len() == 1
-            && self.limits.iter().all(|limit| is_hard_bucket(limit));
+        let lone_bucket = self.verb == ScriptVerb::All && self.is_lone_bucket();
         let read = Reply::read(&reply.body, self.checks.len(), lone_bucket);
         read.ok_or_else(|| malformed(reply))
     }
@@ -138,11 +129,16 @@ impl<'a> Exchange<'a> {
         Replay { verb: self.verb, checks: self.checks, limits: self.limits, now }
     }
 
+    /// Whether there is one check, of a bucket without soft limit.
+    fn is_lone_bucket(&self) -> bool {
+        let [limit] = self.limits else { return false };
+        limit.algorithm().bucket_terms().is_some() && limit.soft().is_none()
+    }
+
     /// Verifies that the script and Rust agree on whether the request is charged.
     fn agree(&self, decided: (Decisions, bool), charged: bool) -> Result<Decisions, StoreError> {
         let (decisions, charges) = decided;
-        let lone = self.checks.len() == 1;
-        if charges == charged || (lone && self.limits.iter().all(|limit| is_hard_bucket(limit))) {
+        if charges == charged || self.is_lone_bucket() {
             return Ok(decisions);
         }
         Err(protocol_error("the script's decision does not follow from its states"))
@@ -159,10 +155,9 @@ impl<'a> Exchange<'a> {
             }
             let mut state = decode_state(raw);
             limit.settle(&mut state, now);
-            let becomes = encode_state(&state);
-            if becomes != *raw {
-                let lives = lives(&state, now);
-                settled.push(SettledState { index, was: raw.to_vec(), becomes, lives });
+            let new = SettledState::new(index, raw, &state, now);
+            if new.becomes != new.was {
+                settled.push(new);
             }
         }
         settled
@@ -192,27 +187,12 @@ impl<'a> Exchange<'a> {
     }
 
     fn swapped_states(&self, raws: &[&[u8]], after: &States, now: Timestamp) -> Vec<SettledState> {
-        let outcome = |(key, state): &(_, State)| {
+        let outcome = |(key, state): (&Fingerprint, &State)| {
             let index = self.checks.iter().position(|check| check.key.fingerprint == *key)?;
-            let was = raws.get(index)?.to_vec();
-            Some(SettledState {
-                index,
-                was,
-                becomes: encode_state(state),
-                lives: lives(state, now),
-            })
+            Some(SettledState::new(index, raws.get(index)?, state, now))
         };
         after.iter().filter_map(outcome).collect()
     }
-}
-
-/// How many seconds a state must be kept.
-fn lives(state: &State, now: Timestamp) -> u64 {
-    state.idle_at().since(now).as_secs_ceil()
-}
-
-fn is_hard_bucket(limit: &Limit) -> bool {
-    limit.algorithm().has_bucket_state() && limit.soft().is_none()
 }
 
 /// The server's clock when the script ran.

@@ -8,11 +8,10 @@
 //! The renewal itself is in `remote`.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tidegate_algorithms::{Algorithm, Holder, Limit, Nanos, Period, Timestamp};
+use tidegate_algorithms::{Holder, Limit, Nanos, Period, Timestamp};
 
 use crate::batch::{Batch, Check, Key};
 use crate::fingerprint::Fingerprint;
@@ -33,11 +32,7 @@ type HolderKey = (Fingerprint, Holder);
 
 /// The slots that this process holds.
 #[derive(Debug, Default)]
-pub(super) struct HeldSlots {
-    table: Mutex<SlotTable>,
-    renewed: AtomicU64,
-    lost: AtomicU64,
-}
+pub(super) struct HeldSlots(Mutex<SlotTable>);
 
 #[derive(Debug, Default)]
 struct SlotTable {
@@ -46,6 +41,8 @@ struct SlotTable {
     queue: BTreeSet<(Timestamp, HolderKey)>,
     /// The last instant that `due` was called with.
     last_due: Timestamp,
+    renewed: u64,
+    lost: u64,
 }
 
 /// The slots of one holder on one key.
@@ -171,10 +168,9 @@ impl SlotTable {
 impl HeldSlots {
     /// Starts renewing the slots of these checks.
     pub(super) fn hold(&self, batch: &Batch<'_>) {
-        let mut table = self.table.lock();
+        let mut table = self.0.lock();
         for check in batch.checks {
-            let is_slot = matches!(check.limit.algorithm(), Algorithm::Concurrency(_));
-            if is_slot && table.slots.len() < HELD_MAX {
+            if check.limit.algorithm().holds_slots() && table.slots.len() < HELD_MAX {
                 table.insert(HolderSlots::new(check, batch.now));
             }
         }
@@ -182,7 +178,7 @@ impl HeldSlots {
 
     /// Stops renewing the slots of these checks.
     pub(super) fn release(&self, batch: &Batch<'_>) {
-        let mut table = self.table.lock();
+        let mut table = self.0.lock();
         for check in batch.checks {
             table.remove((check.key.fingerprint, check.holder));
         }
@@ -190,7 +186,7 @@ impl HeldSlots {
 
     /// The slots to renew now. They are due again after a ninth of their lease, unless [`Self::renewed`] is called.
     pub(super) fn due(&self, now: Timestamp) -> Vec<HolderSlots> {
-        let mut table = self.table.lock();
+        let mut table = self.0.lock();
         let due = table.due(now);
         due.iter().for_each(|id| table.schedule(*id, now, RETRY_AT));
         due.iter().filter_map(|id| table.slots.get(id)).cloned().collect()
@@ -198,8 +194,8 @@ impl HeldSlots {
 
     /// Notes that slots were renewed at `now`, unless they were released in between.
     pub(super) fn renewed(&self, held: &HolderSlots, now: Timestamp) {
-        self.renewed.fetch_add(1, Ordering::Relaxed);
-        let mut table = self.table.lock();
+        let mut table = self.0.lock();
+        table.renewed += 1;
         if let Some(slots) = table.slots.get_mut(&held.id()) {
             slots.on_renewed(now);
         }
@@ -208,21 +204,19 @@ impl HeldSlots {
 
     /// Notes that slots were lost.
     pub(super) fn lost(&self, held: &HolderSlots) {
-        self.lost.fetch_add(1, Ordering::Relaxed);
-        self.table.lock().remove(held.id());
+        let mut table = self.0.lock();
+        table.lost += 1;
+        table.remove(held.id());
     }
 
     /// Whether they are still held.
     pub(super) fn is_held(&self, held: &HolderSlots) -> bool {
-        self.table.lock().slots.contains_key(&held.id())
+        self.0.lock().slots.contains_key(&held.id())
     }
 
     pub(super) fn counts(&self) -> HeldCounts {
-        HeldCounts {
-            held: self.table.lock().slots.len(),
-            renewed: self.renewed.load(Ordering::Relaxed),
-            lost: self.lost.load(Ordering::Relaxed),
-        }
+        let table = self.0.lock();
+        HeldCounts { held: table.slots.len(), renewed: table.renewed, lost: table.lost }
     }
 }
 

@@ -1,5 +1,5 @@
-//! Redis as the remote of a [`SharedStore`](crate::SharedStore): batches of keys, the register of nodes, and the renewal
-//! of held slots.
+//! Redis as the remote of a [`SharedStore`](crate::SharedStore): batches of keys, the register of nodes, and the
+//! renewal of held slots.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -62,21 +62,18 @@ impl Remote for RedisStore {
             }
         };
         let applied = join_all(calls.iter().map(apply)).await;
-        let mut found: Vec<Option<Result<Answer, StoreError>>> = vec![None; batch.checks.len()];
+        let first = results.len();
+        let unanswered = Err(protocol_error("it did not answer every check"));
+        results.resize(first + batch.checks.len(), unanswered);
         for (indexes, result) in calls.iter().zip(applied) {
-            match result {
-                Ok(answers) => {
-                    for (index, answer) in indexes.iter().zip(answers) {
-                        found[*index] = Some(Ok(answer));
-                    }
-                }
-                Err(error) => {
-                    indexes.iter().for_each(|index| found[*index] = Some(Err(error.clone())));
-                }
+            for (position, index) in indexes.iter().enumerate() {
+                results[first + index] = match &result {
+                    Ok(answers) if position >= answers.len() => continue,
+                    Ok(answers) => Ok(answers[position]),
+                    Err(error) => Err(error.clone()),
+                };
             }
         }
-        let unanswered = || Err(protocol_error("it did not answer every check"));
-        results.extend(found.into_iter().map(|found| found.unwrap_or_else(unanswered)));
     }
 
     /// A node holds one slot of a concurrency limit and renews it, so the slot of a crashed node expires.

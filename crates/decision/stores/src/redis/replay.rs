@@ -10,12 +10,10 @@ use smallvec::SmallVec;
 use tidegate_algorithms::{CheckInput, Decision, Limit, State, Timestamp};
 
 use super::codec::{ScriptVerb, reported_state};
-use super::rounded_limit::{COUNT_MAX, rounded_lease};
-use crate::batch::{Check, Role, passes};
+use super::rounded_limit::{COUNT_MAX, rounded_period};
+use crate::batch::{Check, Verb};
+use crate::check_all::{ChargeMode, Decisions, KeyCheck, check_all};
 use crate::fingerprint::Fingerprint;
-
-/// The decisions of a script call.
-pub(super) type Decisions = SmallVec<[Decision; 2]>;
 
 /// The checks of one script call, at the instant at which it was decided.
 #[derive(Clone, Copy, Debug)]
@@ -29,40 +27,47 @@ pub(super) struct Replay<'a> {
 /// The states of a request's keys, each once.
 #[derive(Clone, Debug, Default)]
 pub(super) struct States {
-    by_key: SmallVec<[(Fingerprint, State); 2]>,
+    keys: SmallVec<[Fingerprint; 2]>,
+    states: SmallVec<[State; 2]>,
 }
 
 impl States {
+    /// The index of a key.
+    fn find(&self, key: Fingerprint) -> Option<usize> {
+        self.keys.iter().position(|known| *known == key)
+    }
+
+    /// The state of a key, which is added if it is not known.
     fn of(&mut self, key: Fingerprint) -> &mut State {
-        let found = self.by_key.iter().position(|(known, _)| *known == key);
-        let index = found.unwrap_or_else(|| {
-            self.by_key.push((key, State::Unused));
-            self.by_key.len() - 1
+        let index = self.find(key).unwrap_or_else(|| {
+            self.insert(key, State::Unused);
+            self.states.len() - 1
         });
-        &mut self.by_key[index].1
+        &mut self.states[index]
     }
 
     /// The state of a key, if it is known.
     pub(super) fn get(&self, key: Fingerprint) -> Option<&State> {
-        self.by_key.iter().find(|(known, _)| *known == key).map(|(_, state)| state)
+        self.states.get(self.find(key)?)
     }
 
-    /// Sets the state of a key.
+    /// Adds a key that is not known yet.
     pub(super) fn insert(&mut self, key: Fingerprint, state: State) {
-        *self.of(key) = state;
+        self.keys.push(key);
+        self.states.push(state);
     }
 
     /// Every key with its state.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &(Fingerprint, State)> {
-        self.by_key.iter()
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Fingerprint, &State)> {
+        self.keys.iter().zip(&self.states)
     }
 }
 
-impl<'a> Replay<'a> {
+impl Replay<'_> {
     /// The decisions, and whether they charge; `None` if a reported state is malformed.
     pub(super) fn decisions(&self, reported: &[&[u8]]) -> Option<(Decisions, bool)> {
         if self.verb == ScriptVerb::Reset {
-            return Some((self.each(|replay, index| replay.remaining(index, State::Unused)), true));
+            return Some(self.judge(States::default()).0);
         }
         if reported.len() != self.checks.len() {
             return None;
@@ -70,11 +75,7 @@ impl<'a> Replay<'a> {
         if self.verb == ScriptVerb::Refund {
             return self.refunds(reported);
         }
-        let states = self.states(reported)?;
-        if self.checks.len() == 1 {
-            return Some(self.check_one(states));
-        }
-        Some(self.judge(states).0)
+        Some(self.judge(self.states(reported)?).0)
     }
 
     /// The reported states, by key; the first for each.
@@ -82,8 +83,8 @@ impl<'a> Replay<'a> {
         let mut states = States::default();
         for ((check, limit), bytes) in self.checks.iter().zip(self.limits).zip(reported) {
             let key = check.key.fingerprint;
-            if !states.by_key.iter().any(|(known, _)| *known == key) {
-                states.by_key.push((key, reported_state(bytes, limit)?));
+            if states.find(key).is_none() {
+                states.insert(key, reported_state(bytes, limit)?);
             }
         }
         Some(states)
@@ -91,108 +92,65 @@ impl<'a> Replay<'a> {
 
     /// Decides on these states: decisions, whether they charge, and the states after.
     pub(super) fn judge(&self, mut states: States) -> ((Decisions, bool), States) {
-        match self.verb {
-            ScriptVerb::All | ScriptVerb::Always | ScriptVerb::Read | ScriptVerb::ChargeNone => {
-                self.check_all(states)
-            }
+        let mode = match self.verb {
+            ScriptVerb::All => ChargeMode::IfPassed,
+            ScriptVerb::Always => ChargeMode::Always,
+            ScriptVerb::ChargeNone => ChargeMode::Refusals,
+            ScriptVerb::Read => ChargeMode::Nothing,
             _ => {
-                let decisions = self.each(|replay, index| {
-                    let state = states.of(replay.checks[index].key.fingerprint);
-                    replay.apply(index, state)
-                });
-                ((decisions, true), states)
+                let keys = self.checks.iter().map(|check| check.key.fingerprint).enumerate();
+                let decisions = keys.map(|(index, key)| self.apply(index, states.of(key)));
+                return ((decisions.collect(), true), states);
             }
-        }
-    }
-
-    /// Decides a request of one check, without a copy of the state.
-    fn check_one(&self, mut states: States) -> (Decisions, bool) {
-        let admits = |decision: &Decision| decision.is_admitted();
-        let observed = self.checks.first().is_some_and(|check| check.role == Role::Observed);
-        match self.verb {
-            ScriptVerb::All | ScriptVerb::Always => {
-                let decisions = self.each(|replay, index| {
-                    let state = states.of(replay.checks[index].key.fingerprint);
-                    replay.limits[index].check(state, replay.ask(index))
-                });
-                let passes = observed || self.verb == ScriptVerb::Always;
-                let charged = passes || decisions.iter().all(admits);
-                (decisions, charged)
-            }
-            _ => self.judge(states).0,
-        }
-    }
-
-    /// Checks one after the other on a copy of the states; returns the copy if the request is charged.
-    fn check_all(&self, mut states: States) -> ((Decisions, bool), States) {
-        let mut tried = states.clone();
-        let checked = self.each(|replay, index| {
-            let state = tried.of(replay.checks[index].key.fingerprint);
-            replay.limits[index].check(state, replay.ask(index))
-        });
-        let decisions = self.checks.iter().zip(&checked);
-        let pass = passes(decisions.map(|(check, decision)| (check.role, decision.is_admitted())));
-        if self.verb == ScriptVerb::Always || (self.verb == ScriptVerb::All && pass) {
-            return ((checked, true), tried);
-        }
-        let counts_refusals = self.verb != ScriptVerb::Read;
-        let decisions = self.each(|replay, index| {
-            let (limit, ask) = (&replay.limits[index], replay.ask(index));
-            let state = states.of(replay.checks[index].key.fingerprint);
-            limit.settle(state, replay.now);
-            if counts_refusals && !checked[index].is_admitted() {
-                limit.refuse(state, ask);
-                return checked[index];
-            }
-            limit.uncharged(state, ask, checked[index])
-        });
-        ((decisions, false), states)
+        };
+        let key_check = |(index, check): (usize, &Check<'_>)| KeyCheck {
+            limit: &self.limits[index],
+            input: self.input(index),
+            role: check.role,
+            state: states.find(check.key.fingerprint).unwrap_or(0),
+            uncounted: None,
+        };
+        let checks: SmallVec<[KeyCheck<'_>; 2]> =
+            self.checks.iter().enumerate().map(key_check).collect();
+        (check_all(&checks, &mut states.states, mode), states)
     }
 
     /// Applies a verb that concerns each check by itself.
     fn apply(&self, index: usize, state: &mut State) -> Decision {
-        let (limit, ask) = (&self.limits[index], self.ask(index));
-        match self.verb {
-            ScriptVerb::Take => limit.take(state, ask),
-            ScriptVerb::Refund => limit.refund(state, ask),
-            ScriptVerb::Charge => limit.overcharge(state, ask),
-            ScriptVerb::Reset => limit.peek(state, ask.with_cost(0)),
-            _ => limit.peek(state, ask),
-        }
+        let verb = match self.verb {
+            ScriptVerb::Take => Verb::Take,
+            ScriptVerb::Refund => Verb::Refund,
+            ScriptVerb::Charge => Verb::Charge,
+            ScriptVerb::Reset => Verb::Reset,
+            _ => Verb::Peek,
+        };
+        verb.apply(&self.limits[index], state, self.input(index))
     }
 
     /// The script reports a sorted set after each refund, and a string before the first.
     fn refunds(&self, reported: &[&[u8]]) -> Option<(Decisions, bool)> {
         let mut states = States::default();
         let mut decisions = Decisions::new();
-        for (index, bytes) in reported.iter().enumerate() {
-            let limit = &self.limits[index];
+        for (index, (check, bytes)) in self.checks.iter().zip(reported).enumerate() {
+            let (key, limit) = (check.key.fingerprint, &self.limits[index]);
             if is_list(limit) {
-                decisions.push(self.remaining(index, reported_state(bytes, limit)?));
+                let mut state = reported_state(bytes, limit)?;
+                decisions.push(limit.peek(&mut state, self.input(index).with_cost(0)));
                 continue;
             }
-            let key = self.checks[index].key.fingerprint;
-            if !states.by_key.iter().any(|(known, _)| *known == key) {
-                states.by_key.push((key, reported_state(bytes, limit)?));
+            if states.find(key).is_none() {
+                states.insert(key, reported_state(bytes, limit)?);
             }
             decisions.push(self.apply(index, states.of(key)));
         }
         Some((decisions, true))
     }
 
-    /// What remains in this state.
-    fn remaining(&self, index: usize, mut state: State) -> Decision {
-        self.limits[index].peek(&mut state, self.ask(index).with_cost(0))
-    }
-
-    fn ask(&self, index: usize) -> CheckInput {
+    fn input(&self, index: usize) -> CheckInput {
         let check = &self.checks[index];
-        let (cost, lease) = (check.cost.min(COUNT_MAX), check.tenure.lease().map(rounded_lease));
-        CheckInput { cost, now: self.now, holder: check.holder, tenure: lease.into() }
-    }
-
-    fn each(&self, mut decide: impl FnMut(&Self, usize) -> Decision) -> Decisions {
-        (0..self.checks.len()).map(|index| decide(self, index)).collect()
+        let lease = check.tenure.lease().map(rounded_period);
+        let cost = check.cost.min(COUNT_MAX);
+        CheckInput { cost, tenure: lease.into(), ..check.input(self.now) }
     }
 }
 

@@ -7,10 +7,10 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use tidegate_algorithms::{
-    Algorithm, Concurrency, FixedWindow, LeakyBucket, Limit, Period, SlidingLog, SlidingWindow,
-    Soft, TokenBucket, Window,
-};
+use smallvec::SmallVec;
+use tidegate_algorithms::{Algorithm, Limit, Period, Soft};
+
+use crate::batch::Check;
 
 /// The largest count that a double holds exactly.
 pub(crate) const COUNT_MAX: u64 = (1 << 53) - 1;
@@ -18,8 +18,13 @@ pub(crate) const COUNT_MAX: u64 = (1 << 53) - 1;
 /// Nanoseconds in a microsecond.
 pub(crate) const MICRO: u64 = 1_000;
 
+/// The limits of these checks in numbers that the script can represent.
+pub(crate) fn rounded_limits<'a>(checks: &[Check<'a>]) -> SmallVec<[Cow<'a, Limit>; 4]> {
+    checks.iter().map(|check| rounded_limit(check.limit)).collect()
+}
+
 /// The limit in numbers that the script can represent.
-pub(crate) fn rounded_limit(limit: &Limit) -> Cow<'_, Limit> {
+fn rounded_limit(limit: &Limit) -> Cow<'_, Limit> {
     if is_exact(limit) { Cow::Borrowed(limit) } else { Cow::Owned(round(limit)) }
 }
 
@@ -40,57 +45,31 @@ const fn is_whole(nanos: u64) -> bool {
 
 #[cold]
 fn round(limit: &Limit) -> Limit {
-    let algorithm = algorithm(limit.algorithm(), limit.soft());
-    let hard = Limit::new(algorithm.unwrap_or_else(|| limit.algorithm().clone()));
-    match limit.soft() {
-        Some(soft) => {
-            let lasting = whole(soft.lasting.as_nanos());
-            hard.with_soft(Soft { lasting, ..soft })
-        }
-        None => hard,
-    }
-}
-
-fn algorithm(from: &Algorithm, soft: Option<Soft>) -> Option<Algorithm> {
-    let period = whole(from.period().get());
-    let algorithm = match from {
-        Algorithm::TokenBucket(bucket) => {
-            TokenBucket::new(bucket.amount(), period, bucket.burst()).into()
-        }
-        Algorithm::LeakyBucket(bucket) => {
-            LeakyBucket::new(bucket.amount(), period, bucket.queue()).into()
-        }
-        Algorithm::FixedWindow(window) => match window.window() {
-            Window::Every(_) => FixedWindow::new(window.limit(), Window::Every(period))
-                .counting_refused(window.counts_refused())
-                .into(),
-            Window::Calendar(..) => from.clone(),
-        },
-        Algorithm::SlidingLog(log) => {
-            SlidingLog::new(log.limit(), period).ok()?.counting_refused(log.counts_refused()).into()
-        }
+    let algorithm = limit.algorithm();
+    let rounded = match algorithm {
         Algorithm::SlidingWindow(window) => {
             let slice = window.slice().get().div_ceil(MICRO) * MICRO;
             let period = whole(slice.saturating_mul(u64::from(window.slices())));
             // The quota includes the soft limit's allowance.
-            let over = u128::from(soft.map_or(0, |soft| soft.over_percent)) + 100;
+            let over = u128::from(limit.soft().map_or(0, |soft| soft.over_percent)) + 100;
             let most = u64::try_from(u128::from(COUNT_MAX) * 100 / over).unwrap_or(COUNT_MAX);
-            SlidingWindow::new(window.limit().min(most), period, window.slices())
-                .ok()?
-                .counting_refused(window.counts_refused())
-                .into()
+            algorithm.with_period(period).with_capacity(window.limit().min(most))
         }
-        Algorithm::Concurrency(slots) => Concurrency::new(slots.limit(), period).ok()?.into(),
+        _ => algorithm.with_period(whole(algorithm.period().get())),
     };
-    Some(algorithm)
+    let hard = Limit::new(rounded);
+    match limit.soft() {
+        Some(soft) => hard.with_soft(Soft { lasting: rounded_period(soft.lasting), ..soft }),
+        None => hard,
+    }
 }
 
-/// The lease of a slot, rounded up to whole microseconds.
-pub(crate) fn rounded_lease(lease: Period) -> Period {
-    whole(lease.as_nanos())
+/// A period rounded up to whole microseconds.
+pub(crate) fn rounded_period(period: Period) -> Period {
+    whole(period.as_nanos())
 }
 
-/// The period rounded up to whole microseconds, at most the longest period.
+/// A period of so many nanoseconds, rounded up to whole microseconds; at most the longest period.
 fn whole(nanos: u64) -> Period {
     let nanos = nanos.div_ceil(MICRO).saturating_mul(MICRO);
     Period::new(Duration::from_nanos(nanos)).unwrap_or(Period::MAX)
@@ -98,6 +77,8 @@ fn whole(nanos: u64) -> Period {
 
 #[cfg(test)]
 mod tests {
+    use tidegate_algorithms::{Concurrency, SlidingWindow, TokenBucket};
+
     use super::*;
 
     fn nanos(nanos: u64) -> Period {

@@ -1,7 +1,8 @@
-//! Counters in the keys of envoyproxy/ratelimit ("upstream"), so that both can count the same limits during a migration.
+//! Counters in the keys of envoyproxy/ratelimit ("upstream"), so that both can count the same limits during a
+//! migration.
 //!
-//! Upstream has one algorithm: a fixed window of whole seconds. Its key consists of the prefix, the domain, each key and
-//! value of the descriptor, and the second at which the window began. It sends INCRBY and EXPIRE in one pipeline,
+//! Upstream has one algorithm: a fixed window of whole seconds. Its key consists of the prefix, the domain, each key
+//! and value of the descriptor, and the second at which the window began. It sends INCRBY and EXPIRE in one pipeline,
 //! whatever the outcome, by its own clock. This store does the same; the count before follows from the sum, and the
 //! pure functions decide from it.
 //!
@@ -9,11 +10,7 @@
 //! then corrects the counter. In between other requests see the higher sum and may be refused; none is admitted
 //! wrongly. Limits of other algorithms go to the wrapped [`RedisStore`].
 
-use std::borrow::Cow;
-use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use smallvec::SmallVec;
+use parking_lot::Mutex;
 use tidegate_algorithms::{Algorithm, Limit, Period, State, Timestamp, Window, WindowState};
 use tidegate_metrics::Exposition;
 use tidegate_redis_link::{Cmd, Value, cmd};
@@ -22,9 +19,10 @@ use super::RedisStore;
 use super::codec::ScriptVerb;
 use super::error::protocol_error;
 use super::replay::{Replay, States};
-use super::rounded_limit::{COUNT_MAX, rounded_limit};
-use crate::batch::{Answer, Answers, Basis, Batch, Check, Verb};
+use super::rounded_limit::{COUNT_MAX, rounded_limits};
+use crate::batch::{Answer, Answers, Batch, Check, Verb};
 use crate::counter_store::{CounterStore, StoreError};
+use crate::shared::Random;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -51,14 +49,14 @@ pub struct UpstreamStore {
     /// The store of limits per second, if it is another one.
     per_second: Option<RedisStore>,
     layout: UpstreamLayout,
-    jitter: AtomicU64,
+    /// For the seconds by which a key outlives its window.
+    random: Mutex<Random>,
 }
 
 impl UpstreamStore {
     /// A store with upstream's keys on the same server as the other counters.
     pub fn new(store: RedisStore, layout: UpstreamLayout) -> Self {
-        let jitter = AtomicU64::new(RandomState::new().hash_one(0_u64));
-        UpstreamStore { store, per_second: None, layout, jitter }
+        UpstreamStore { store, per_second: None, layout, random: Mutex::new(Random::new(None)) }
     }
 
     /// The same, with limits per second on another server.
@@ -73,8 +71,7 @@ impl UpstreamStore {
     }
 
     async fn count(&self, batch: &Batch<'_>, names: &[&str]) -> Result<Vec<Answer>, StoreError> {
-        let limits: SmallVec<[Cow<'_, Limit>; 4]> =
-            batch.checks.iter().map(|check| rounded_limit(check.limit)).collect();
+        let limits = rounded_limits(batch.checks);
         let keys = self.keys(batch, names);
         let found = self.add_and_read(batch, &keys).await?;
         let verb = ScriptVerb::of(batch);
@@ -87,8 +84,7 @@ impl UpstreamStore {
         }
         let ((decisions, _), after) = replay.judge(states);
         self.correct(batch, &keys, &found, &after).await?;
-        let exact = |decision| Answer { decision, basis: Basis::Exact };
-        Ok(decisions.into_iter().map(exact).collect())
+        Ok(decisions.into_iter().map(Answer::exact).collect())
     }
 
     /// Each counter once, with the sum of the costs of the batch.
@@ -101,11 +97,13 @@ impl UpstreamStore {
                 known.cost = known.cost.saturating_add(cost);
                 continue;
             }
-            let (begin, end) = span(check.limit, batch.now);
+            let Some(window) = upstream_window(check.limit) else { continue };
+            let (begin, end) = (window.begin(batch.now), window.end(batch.now));
             let text = format!("{}{name}{}", self.layout.prefix, begin.as_nanos() / SECOND);
-            let lives = end.since(begin).as_secs_ceil().saturating_add(self.jitter());
-            let per_second = is_per_second(check.limit);
-            keys.push(WindowCounter { fingerprint, text, cost, end, lives, per_second });
+            let jitter = self.random.lock().below(self.layout.jitter_max);
+            let lives = end.since(begin).as_secs_ceil().saturating_add(jitter);
+            let is_separate = self.per_second.is_some() && *window == Window::Every(Period::SECOND);
+            keys.push(WindowCounter { fingerprint, text, cost, end, lives, is_separate });
         }
         keys
     }
@@ -117,10 +115,9 @@ impl UpstreamStore {
         keys: &[WindowCounter],
     ) -> Result<Vec<i64>, StoreError> {
         let commands = |key: &WindowCounter| match batch.verb {
-            Verb::Check | Verb::Take | Verb::Charge => key.add(key.cost),
-            Verb::Refund => key.add(-key.cost),
-            Verb::Peek => [Some(key.read()), None],
-            Verb::Reset => [Some(key.delete()), None],
+            Verb::Peek => [Some(key.command("GET")), None],
+            Verb::Reset => [Some(key.command("DEL")), None],
+            Verb::Check | Verb::Take | Verb::Charge | Verb::Refund => key.add(key.added(batch)),
         };
         let values = self.pipeline(batch, keys, commands).await?;
         let counts = values.into_iter().map(|value| match batch.verb {
@@ -167,8 +164,7 @@ impl UpstreamStore {
     ) -> Result<Vec<Value>, StoreError> {
         let (mut main, mut per_second) = (Vec::new(), Vec::new());
         for key in keys {
-            let is_separate = self.per_second.is_some() && key.per_second;
-            let pipeline = if is_separate { &mut per_second } else { &mut main };
+            let pipeline = if key.is_separate { &mut per_second } else { &mut main };
             pipeline.extend(commands(key).into_iter().flatten());
         }
         let each = keys.first().map_or(1, |key| commands(key).into_iter().flatten().count());
@@ -181,26 +177,19 @@ impl UpstreamStore {
         let (mut main, mut per_second) =
             (main?.into_iter().step_by(each), per_second?.into_iter().step_by(each));
         let answers = keys.iter().map(|key| {
-            let is_separate = self.per_second.is_some() && key.per_second;
-            let answer = if is_separate { per_second.next() } else { main.next() };
+            let answer = if key.is_separate { per_second.next() } else { main.next() };
             answer.ok_or_else(|| protocol_error("it did not answer every command"))
         });
         answers.collect()
-    }
-
-    /// Random seconds by which a key outlives its window.
-    fn jitter(&self) -> u64 {
-        let seed = self.jitter.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
-        let mixed = (seed ^ (seed >> 31)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        (mixed >> 32).checked_rem(self.layout.jitter_max).unwrap_or(0)
     }
 }
 
 impl CounterStore for UpstreamStore {
     async fn apply(&self, batch: &Batch<'_>, answers: &mut Answers) -> Result<(), StoreError> {
         let name = |index: &usize| batch.names.get(*index).filter(|name| !name.is_empty());
-        let is_upstreams =
-            |index: &usize| name(index).is_some() && is_upstream_limit(batch.checks[*index].limit);
+        let is_upstreams = |index: &usize| {
+            name(index).is_some() && upstream_window(batch.checks[*index].limit).is_some()
+        };
         let (upstreams, others): (Vec<usize>, Vec<usize>) =
             (0..batch.checks.len()).partition(is_upstreams);
         let mut merged: Vec<Option<Answer>> = vec![None; batch.checks.len()];
@@ -248,28 +237,22 @@ struct WindowCounter {
     cost: i64,
     end: Timestamp,
     lives: u64,
-    per_second: bool,
+    /// Whether it is in the store of limits per second.
+    is_separate: bool,
 }
 
 impl WindowCounter {
     fn add(&self, amount: i64) -> [Option<Cmd>; 2] {
-        let mut add = cmd("INCRBY");
-        add.arg(&self.text).arg(amount);
-        let mut expire = cmd("EXPIRE");
-        expire.arg(&self.text).arg(self.lives);
+        let (mut add, mut expire) = (self.command("INCRBY"), self.command("EXPIRE"));
+        add.arg(amount);
+        expire.arg(self.lives);
         [Some(add), Some(expire)]
     }
 
-    fn read(&self) -> Cmd {
-        let mut read = cmd("GET");
-        read.arg(&self.text);
-        read
-    }
-
-    fn delete(&self) -> Cmd {
-        let mut delete = cmd("DEL");
-        delete.arg(&self.text);
-        delete
+    fn command(&self, name: &str) -> Cmd {
+        let mut command = cmd(name);
+        command.arg(&self.text);
+        command
     }
 
     /// What the batch added before the value was read.
@@ -282,27 +265,14 @@ impl WindowCounter {
     }
 }
 
-/// Whether upstream has this kind of limit: a fixed window of whole seconds, without soft limit.
-fn is_upstream_limit(limit: &Limit) -> bool {
-    let Algorithm::FixedWindow(window) = limit.algorithm() else { return false };
-    let whole = match window.window() {
+/// The window of a limit that upstream can have: a fixed window of whole seconds, without soft limit.
+fn upstream_window(limit: &Limit) -> Option<&Window> {
+    let Algorithm::FixedWindow(window) = limit.algorithm() else { return None };
+    let is_whole = match window.window() {
         Window::Every(period) => period.as_nanos().is_multiple_of(SECOND),
         Window::Calendar(..) => true,
     };
-    whole && limit.soft().is_none()
-}
-
-fn is_per_second(limit: &Limit) -> bool {
-    matches!(limit.algorithm(), Algorithm::FixedWindow(window)
-        if *window.window() == Window::Every(Period::SECOND))
-}
-
-/// The window that contains `now`.
-fn span(limit: &Limit, now: Timestamp) -> (Timestamp, Timestamp) {
-    match limit.algorithm() {
-        Algorithm::FixedWindow(window) => (window.window().begin(now), window.window().end(now)),
-        _ => (now, now),
-    }
+    (is_whole && limit.soft().is_none()).then_some(window.window())
 }
 
 fn number(value: &Value) -> Result<i64, StoreError> {

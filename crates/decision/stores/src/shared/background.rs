@@ -11,12 +11,11 @@ use tidegate_algorithms::{Clock, Nanos, Timestamp};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::SharedStore;
-use super::clock_watch::ClockWatch;
-use super::lease::{LeaseTransfer, ReturnOptions};
-use super::metrics::count;
-use super::region::count_flush;
+use super::clock_reading::ClockReading;
+use super::lease::ReturnOptions;
+use super::metrics::{add, count};
 use super::remote::Remote;
-use super::tally::Delta;
+use super::transfer::Transfer;
 use crate::batch::{Answer, Batch, Charge, Check, Key, Verb};
 use crate::counter_store::StoreError;
 
@@ -65,16 +64,17 @@ impl<R: Remote> SharedStore<R> {
 
     async fn run_lease_loop(&self, clock: &impl Clock) {
         let mut ticks = every(RENEW_BEAT);
-        let mut watch = ClockWatch::new(clock);
+        let mut last = ClockReading::of(clock);
         for turn in 0_usize.. {
             ticks.tick().await;
-            let (now, set_back) = watch.read(clock);
-            if set_back {
+            let reading = ClockReading::of(clock);
+            if reading.is_behind(&last) {
                 // Slices and cached refusals would expire too late.
                 self.leases.invalidate();
                 self.refusal_cache.clear();
             }
-            self.renew(now).await;
+            last = reading;
+            self.renew(reading.shown).await;
             self.return_unused(clock.now(), turn).await;
         }
     }
@@ -119,12 +119,12 @@ impl<R: Remote> SharedStore<R> {
             return;
         }
         let transfers = self.leases.due(BATCH_MAX, now);
-        let results = self.send_transfers(Verb::Take, &transfers, now).await;
+        let results = self.send(Verb::Take, &transfers, now).await;
         for (transfer, result) in transfers.iter().zip(results) {
             match result {
                 Ok(answer) => {
                     let nodes = self.nodes.live();
-                    self.leases.on_renewed(transfer, &answer.decision, now, now, nodes);
+                    self.leases.on_renewed(transfer, &answer.decision, now, nodes);
                 }
                 Err(_) => self.leases.on_no_answer(transfer.key.fingerprint),
             }
@@ -143,9 +143,9 @@ impl<R: Remote> SharedStore<R> {
         self.return_units(transfers, now).await;
     }
 
-    async fn return_units(&self, transfers: Vec<LeaseTransfer>, now: Timestamp) {
+    async fn return_units(&self, transfers: Vec<Transfer>, now: Timestamp) {
         for some in transfers.chunks(BATCH_MAX) {
-            let results = self.send_transfers(Verb::Refund, some, now).await;
+            let results = self.send(Verb::Refund, some, now).await;
             for (transfer, result) in some.iter().zip(results) {
                 match result {
                     Ok(_) => self.leases.count_returned(transfer.units),
@@ -156,24 +156,16 @@ impl<R: Remote> SharedStore<R> {
         }
     }
 
-    async fn send_transfers(
+    async fn send(
         &self,
         verb: Verb,
-        transfers: &[LeaseTransfer],
+        transfers: &[Transfer],
         now: Timestamp,
     ) -> Vec<Result<Answer, StoreError>> {
-        if transfers.is_empty() {
-            return Vec::new();
-        }
-        let checks: Vec<Check<'_>> = transfers
-            .iter()
-            .map(|transfer| Check::new(transfer.key, &transfer.limit, transfer.units))
-            .collect();
-        let within = self.settings.background_within;
+        let checks: Vec<Check<'_>> = transfers.iter().map(Transfer::check).collect();
         let batch = Batch::new(verb, Charge::Always, now, &checks);
-        self.breakers
-            .apply_each(&self.remote, &batch, Instant::now() + within, &self.counters)
-            .await
+        let deadline = Instant::now() + self.settings.background_within;
+        self.breakers.apply_each(&self.remote, &batch, deadline).await
     }
 
     /// Sends the counts since the last beat to the remote, and takes in the totals.
@@ -188,12 +180,13 @@ impl<R: Remote> SharedStore<R> {
             for region in &self.regions {
                 region.add(&deltas, &self.counters);
             }
-            if deltas.is_empty() || self.breakers.all_open() {
-                deltas.iter().for_each(|delta| self.tallies.put_back(delta));
+            let transfers: Vec<Transfer> = deltas.into_iter().map(|delta| delta.transfer).collect();
+            if transfers.is_empty() || self.breakers.all_open() {
+                transfers.iter().for_each(|transfer| self.tallies.put_back(transfer));
                 return;
             }
-            let full = deltas.len() >= BATCH_MAX;
-            self.flush_batch(deltas, now).await;
+            let full = transfers.len() >= BATCH_MAX;
+            self.flush_batch(transfers, now).await;
             if !full {
                 // The next beat sends what was counted since.
                 return;
@@ -201,44 +194,20 @@ impl<R: Remote> SharedStore<R> {
         }
     }
 
-    async fn flush_batch(&self, deltas: Vec<Delta>, now: Timestamp) {
-        count_flush(&self.counters, deltas.len());
+    async fn flush_batch(&self, transfers: Vec<Transfer>, now: Timestamp) {
+        count(&self.counters.flushes);
+        add(&self.counters.flushed_keys, transfers.len() as u64);
         // Take what fits; charge the rest on top: that is the overshoot.
-        let results = self.send_deltas(Verb::Take, &deltas, now).await;
-        let over = self.take_in_totals(deltas, results, now, FlushMode::UpToLimit);
-        if over.is_empty() {
-            return;
-        }
-        let results = self.send_deltas(Verb::Charge, &over, now).await;
-        self.take_in_totals(over, results, now, FlushMode::Whole);
+        let over = self.flush_by(Verb::Take, transfers, now).await;
+        self.flush_by(Verb::Charge, over, now).await;
     }
 
-    async fn send_deltas(
-        &self,
-        verb: Verb,
-        deltas: &[Delta],
-        now: Timestamp,
-    ) -> Vec<Result<Answer, StoreError>> {
-        let checks: Vec<Check<'_>> =
-            deltas.iter().map(|delta| Check::new(delta.key, &delta.limit, delta.units)).collect();
-        let within = self.settings.background_within;
-        let batch = Batch::new(verb, Charge::Always, now, &checks);
-        self.breakers
-            .apply_each(&self.remote, &batch, Instant::now() + within, &self.counters)
-            .await
-    }
-
-    /// Takes in the totals; returns the deltas beyond the limit.
-    fn take_in_totals(
-        &self,
-        deltas: Vec<Delta>,
-        results: Vec<Result<Answer, StoreError>>,
-        now: Timestamp,
-        mode: FlushMode,
-    ) -> Vec<Delta> {
+    /// Sends counts and takes in the totals; returns the counts beyond the limit.
+    async fn flush_by(&self, verb: Verb, counts: Vec<Transfer>, now: Timestamp) -> Vec<Transfer> {
+        let results = self.send(verb, &counts, now).await;
         let remote_now = self.remote.remote_time(now);
         let mut over = Vec::new();
-        for (delta, result) in deltas.into_iter().zip(results) {
+        for (counted, result) in counts.into_iter().zip(results) {
             let answer = match result {
                 Ok(answer) => answer,
                 // Sending it again could count it twice.
@@ -247,18 +216,18 @@ impl<R: Remote> SharedStore<R> {
                     continue;
                 }
                 Err(_) => {
-                    self.tallies.put_back(&delta);
+                    self.tallies.put_back(&counted);
                     continue;
                 }
             };
-            let rest = delta.units.saturating_sub(answer.decision.taken);
-            if mode == FlushMode::UpToLimit {
-                self.counters.overshot(rest, delta.limit.algorithm().capacity());
+            let rest = counted.units.saturating_sub(answer.decision.taken);
+            if verb == Verb::Take {
+                self.counters.overshot(rest, counted.limit.algorithm().capacity());
             }
             if rest > 0 {
-                over.push(Delta { units: rest, region_units: 0, ..delta });
+                over.push(Transfer { units: rest, ..counted });
             } else {
-                self.tallies.learn(delta.key.fingerprint, &answer.decision, remote_now);
+                self.tallies.learn(counted.key.fingerprint, &answer.decision, remote_now);
             }
         }
         over
@@ -283,20 +252,11 @@ impl<R: Remote> SharedStore<R> {
         }
         let remote_now = self.remote.remote_time(now);
         let debts = self.outage.take_debts(BATCH_MAX, remote_now, |key| self.is_reachable(key));
-        if debts.is_empty() {
-            return;
-        }
-        let checks: Vec<Check<'_>> =
-            debts.iter().map(|debt| Check::new(debt.key, &debt.limit, debt.units)).collect();
-        let within = self.settings.background_within;
-        let batch = Batch::new(Verb::Charge, Charge::Always, now, &checks);
-        let deadline = Instant::now() + within;
-        let results =
-            self.breakers.apply_each(&self.remote, &batch, deadline, &self.counters).await;
-        for ((debt, check), result) in debts.iter().zip(&checks).zip(results) {
+        let results = self.send(Verb::Charge, &debts, now).await;
+        for (debt, result) in debts.iter().zip(results) {
             match result {
                 Ok(answer) => {
-                    self.outage.learn(check, &answer.decision, remote_now);
+                    self.outage.learn(&debt.check(), &answer.decision, remote_now);
                     self.outage.paid(debt);
                 }
                 // Charging it again could count it twice.
@@ -317,7 +277,7 @@ impl<R: Remote> SharedStore<R> {
         let was_open = breaker.is_open();
         let call = self.remote.register(self.nodes.id(), lasting, now, within);
         let deadline = Instant::now() + within;
-        if let Some(Ok(live)) = breaker.probe(call, deadline, now, &self.counters).await {
+        if let Some(Ok(live)) = breaker.probe(call, deadline, now).await {
             self.nodes.on_registered(live);
             if was_open {
                 self.settle_later(now);
@@ -328,8 +288,7 @@ impl<R: Remote> SharedStore<R> {
     /// Probes the routes other than that of the register.
     async fn probe(&self, now: Timestamp) {
         let (register, within) = (self.remote.register_route(), self.settings.background_within);
-        let (remote, counters) = (&self.remote, &self.counters);
-        if self.breakers.probe_all_but(register, remote, within, now, counters).await {
+        if self.breakers.probe_all_but(register, &self.remote, within, now).await {
             self.settle_later(now);
         }
     }
@@ -345,15 +304,6 @@ impl<R: Remote> SharedStore<R> {
         let from = now.after(Nanos::new(wait)).as_nanos();
         self.settle_from.store(from, Ordering::Relaxed);
     }
-}
-
-/// How a batch of counts is charged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum FlushMode {
-    /// Up to the limit.
-    UpToLimit,
-    /// In full.
-    Whole,
 }
 
 fn every(period: Duration) -> tokio::time::Interval {

@@ -131,7 +131,7 @@ mod tests {
     }
 
     fn breaker() -> Breaker {
-        Breaker::new(Random::seeded(1))
+        Breaker::new(Random::new(Some(1)))
     }
 
     fn opened() -> Breaker {
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn probes_of_many_nodes_are_spread() {
         let due = |seed, millis| {
-            let mut breaker = Breaker::new(Random::seeded(seed));
+            let mut breaker = Breaker::new(Random::new(Some(seed)));
             for _ in 0..IN_A_ROW {
                 breaker.failed(START);
             }

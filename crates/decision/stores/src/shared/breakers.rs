@@ -33,18 +33,16 @@ pub(crate) struct Breakers {
     first: Arc<RouteBreaker>,
     /// Those of the other routes.
     others: RwLock<BTreeMap<Route, Arc<RouteBreaker>>>,
+    counters: Arc<Counters>,
 }
 
 impl Breakers {
     /// Closed breakers for the remote of this name.
-    pub(crate) fn new(name: &str, mut random: Random) -> Self {
-        let first = Arc::new(RouteBreaker::new(name.to_owned(), Random::new(Some(random.next()))));
-        Breakers {
-            name: name.to_owned(),
-            random: Mutex::new(random),
-            first,
-            others: RwLock::default(),
-        }
+    pub(crate) fn new(name: &str, mut random: Random, counters: Arc<Counters>) -> Self {
+        let name = name.to_owned();
+        let own = Random::new(Some(random.next()));
+        let first = Arc::new(RouteBreaker::new(name.clone(), own, Arc::clone(&counters)));
+        Breakers { name, random: Mutex::new(random), first, others: RwLock::default(), counters }
     }
 
     /// The breaker of a route.
@@ -57,7 +55,8 @@ impl Breakers {
         }
         let new = || {
             let name = format!("{}, route {}", self.name, route.0);
-            Arc::new(RouteBreaker::new(name, Random::new(Some(self.random.lock().next()))))
+            let own = Random::new(Some(self.random.lock().next()));
+            Arc::new(RouteBreaker::new(name, own, Arc::clone(&self.counters)))
         };
         Arc::clone(self.others.write().entry(route).or_insert_with(new))
     }
@@ -100,10 +99,9 @@ impl Breakers {
         batch: &Batch<'_>,
         answers: &mut Answers,
         deadline: Instant,
-        counters: &Counters,
     ) -> Result<(), StoreError> {
-        let routes = self.routes(remote, batch.checks);
-        if let Some((_, breaker)) = routes.iter().find(|(_, breaker)| breaker.is_open()) {
+        let breakers = self.of_request(remote, batch);
+        if let Some(breaker) = breakers.iter().find(|breaker| breaker.is_open()) {
             return Err(breaker.error());
         }
         let first = answers.len();
@@ -115,13 +113,13 @@ impl Breakers {
         };
         let result = in_time(call, deadline).await;
         match &result {
-            Ok(()) => routes.iter().for_each(|(_, breaker)| breaker.answered(batch.now, counters)),
+            Ok(()) => breakers.iter().for_each(|breaker| breaker.answered(batch.now)),
             Err(error) => {
                 answers.truncate(first);
                 // Only the route that was called last has failed; the others may have answered.
                 let route = current.get();
                 let check = batch.checks.iter().find(|check| remote.route(check.key) == route);
-                self.of(route).failed(error, check, batch.now, counters);
+                self.of(route).failed(error, check, batch.now);
             }
         }
         result
@@ -133,14 +131,13 @@ impl Breakers {
         remote: &impl Remote,
         batch: &Batch<'_>,
         deadline: Instant,
-        counters: &Counters,
     ) -> Vec<Result<Answer, StoreError>> {
         let mut routes: BTreeMap<Route, Vec<usize>> = BTreeMap::new();
         for (index, check) in batch.checks.iter().enumerate() {
             routes.entry(remote.route(check.key)).or_default().push(index);
         }
         if let (Some((route, _)), true) = (routes.first_key_value(), routes.len() == 1) {
-            return self.of(*route).apply_each(remote, batch, deadline, counters).await;
+            return self.of(*route).apply_each(remote, batch, deadline).await;
         }
         let call = |(route, indexes): (&Route, &Vec<usize>)| {
             let breaker = self.of(*route);
@@ -148,7 +145,7 @@ impl Breakers {
                 indexes.iter().filter_map(|index| batch.checks.get(*index)).copied().collect();
             async move {
                 let part = Batch { checks: &checks, names: &[], ..*batch };
-                breaker.apply_each(remote, &part, deadline, counters).await
+                breaker.apply_each(remote, &part, deadline).await
             }
         };
         let replies = join_all(routes.iter().map(call)).await;
@@ -168,32 +165,28 @@ impl Breakers {
         remote: &impl Remote,
         within: Duration,
         now: Timestamp,
-        counters: &Counters,
     ) -> bool {
         let mut closed = false;
         for (_, breaker) in self.all().iter().filter(|(route, _)| *route != one) {
             if breaker.is_open() && breaker.probe_due(now) {
-                breaker.probe_failed_key(remote, Instant::now() + within, now, counters).await;
+                breaker.probe_failed_key(remote, Instant::now() + within, now).await;
                 closed |= !breaker.is_open();
             }
         }
         closed
     }
 
-    /// The routes of a request, each once, with their breakers.
-    fn routes(
+    /// The breakers of the routes of a request, each once.
+    fn of_request(
         &self,
         remote: &impl Remote,
-        checks: &[Check<'_>],
-    ) -> SmallVec<[(Route, Arc<RouteBreaker>); 2]> {
-        let mut routes: SmallVec<[(Route, Arc<RouteBreaker>); 2]> = SmallVec::new();
-        for check in checks {
-            let route = remote.route(check.key);
-            if routes.iter().all(|(known, _)| *known != route) {
-                routes.push((route, self.of(route)));
-            }
-        }
-        routes
+        batch: &Batch<'_>,
+    ) -> SmallVec<[Arc<RouteBreaker>; 2]> {
+        let mut routes: SmallVec<[Route; 2]> =
+            batch.checks.iter().map(|check| remote.route(check.key)).collect();
+        routes.sort_unstable();
+        routes.dedup();
+        routes.into_iter().map(|route| self.of(route)).collect()
     }
 
     fn all(&self) -> Vec<(Route, Arc<RouteBreaker>)> {

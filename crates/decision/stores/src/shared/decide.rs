@@ -7,7 +7,6 @@
 //! All-or-nothing holds across the modes: the remote charges only if every earlier check admits.
 
 mod fall_back;
-mod partial_outcome;
 
 use smallvec::SmallVec;
 use tidegate_algorithms::{Decision, Nanos, Timestamp};
@@ -22,13 +21,24 @@ use crate::batch::{
     Answer, Answers, Basis, Batch, Charge, Check, Consistency, OnStoreError, Role, Verb, passes,
 };
 use crate::counter_store::StoreError;
-use partial_outcome::PartialOutcome;
 
 /// A check's answer, and how to revert it if another check refuses the request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ProvisionalAnswer {
     pub(super) answer: Answer,
     pub(super) undo: Undo,
+}
+
+impl ProvisionalAnswer {
+    /// An answer whose charge, if there is one, can be reverted by `undo`.
+    fn new(decision: Decision, basis: Basis, undo: Undo) -> Self {
+        let undo = if decision.taken > 0 { undo } else { Undo::Nothing };
+        ProvisionalAnswer { answer: Answer { decision, basis }, undo }
+    }
+
+    const fn is_admitted(&self) -> bool {
+        self.answer.decision.is_admitted()
+    }
 }
 
 /// How to revert the charge of a check.
@@ -53,21 +63,15 @@ impl<R: Remote> SharedStore<R> {
     /// Decides a request without a call, if possible; returns whether it did.
     #[inline]
     pub(super) fn decide_locally(&self, batch: &Batch<'_>, answers: &mut Answers) -> bool {
-        let mut undo: SmallVec<[Undo; 2]> = SmallVec::new();
-        let first = answers.len();
+        let mut progress = Progress::new();
         for check in batch.checks {
-            let Some(settled) = self.answer_locally(check, batch.now, Nanos::ZERO) else {
-                self.undo(batch, answers.get_mut(first..).unwrap_or_default(), &undo);
-                answers.truncate(first);
-                return false;
-            };
-            answers.push(settled.answer);
-            undo.push(settled.undo);
+            let settled = self.answer_locally(check, batch.now, Nanos::ZERO);
+            progress.push(settled);
+            if settled.is_none() {
+                break;
+            }
         }
-        if !is_charged(batch, answers.get(first..).unwrap_or_default()) {
-            self.undo(batch, answers.get_mut(first..).unwrap_or_default(), &undo);
-        }
-        true
+        self.conclude(batch, &progress, answers)
     }
 
     /// Decides a request, with calls where they are needed.
@@ -78,7 +82,7 @@ impl<R: Remote> SharedStore<R> {
     ) -> Result<(), StoreError> {
         let within = batch.within.unwrap_or(self.settings.within);
         let deadline = Instant::now() + within;
-        let mut progress: Progress = SmallVec::new();
+        let mut progress = Progress::new();
         let (mut takes, mut exact) = (Indexes::new(), Indexes::new());
         for (index, check) in batch.checks.iter().enumerate() {
             let settled = self.answer_locally(check, batch.now, within.into());
@@ -96,7 +100,10 @@ impl<R: Remote> SharedStore<R> {
             Ok(deadline) => self.decide_exact(batch, &exact, &mut progress, deadline).await,
             Err(error) => Err(error),
         };
-        self.conclude(batch, &progress, answers, result)
+        if self.conclude(batch, &progress, answers) {
+            return Ok(());
+        }
+        result.and_then(|()| Err(self.breakers.error()))
     }
 
     /// Decides a check without a call, if possible, from units that do not expire within `lasting`.
@@ -111,13 +118,12 @@ impl<R: Remote> SharedStore<R> {
             Consistency::Exact => None,
             Consistency::Leased => match self.leases.spend(check, now, lasting) {
                 SpendOutcome::Paid { decision, expires, .. } => {
-                    let answer = Answer { decision, basis: Basis::Leased };
-                    Some(ProvisionalAnswer { answer, undo: Undo::Lease { expires } })
+                    let undo = Undo::Lease { expires };
+                    Some(ProvisionalAnswer::new(decision, Basis::Leased, undo))
                 }
                 SpendOutcome::Refused(decision) => {
                     count(&self.counters.cached);
-                    let answer = Answer { decision, basis: Basis::Leased };
-                    Some(ProvisionalAnswer { answer, undo: Undo::Nothing })
+                    Some(ProvisionalAnswer::new(decision, Basis::Leased, Undo::Nothing))
                 }
                 SpendOutcome::Short => None,
             },
@@ -125,11 +131,7 @@ impl<R: Remote> SharedStore<R> {
             Consistency::Eventual if consistency_of(check) != Consistency::Eventual => None,
             Consistency::Eventual => {
                 let decision = self.tallies.check(check, self.remote.remote_time(now))?;
-                let undo = if decision.is_admitted() { Undo::Tally } else { Undo::Nothing };
-                Some(ProvisionalAnswer {
-                    answer: Answer { decision, basis: Basis::Eventual },
-                    undo,
-                })
+                Some(ProvisionalAnswer::new(decision, Basis::Eventual, Undo::Tally))
             }
         }
     }
@@ -172,18 +174,15 @@ impl<R: Remote> SharedStore<R> {
         let life = Nanos::new(shortest.saturating_sub(CLOCK_SLACK.get()));
         let deadline = deadline.min(Instant::now() + std::time::Duration::from(life));
         let take = Batch { verb: Verb::Take, checks: &checks, names: &[], ..*batch };
-        let results = self.breakers.apply_each(&self.remote, &take, deadline, &self.counters).await;
+        let results = self.breakers.apply_each(&self.remote, &take, deadline).await;
         for ((index, check, terms), result) in wanted.iter().zip(results) {
-            let settled = match result {
+            progress[*index] = Some(match result {
                 Ok(answer) => self.spend_taken(check, terms, &answer.decision, now),
                 Err(error) => {
                     self.leases.on_no_answer(check.key.fingerprint);
                     self.fall_back(Verb::Check, check, now, error)?
                 }
-            };
-            if let Some(slot) = progress.get_mut(*index) {
-                *slot = Some(settled);
-            }
+            });
         }
         Ok(deadline)
     }
@@ -201,8 +200,7 @@ impl<R: Remote> SharedStore<R> {
             let check = Check { limit: &terms.tightened, ..*check };
             self.outage.learn(&check, granted, self.remote.remote_time(now));
         }
-        let undo = if decision.is_admitted() { Undo::Lease { expires } } else { Undo::Nothing };
-        ProvisionalAnswer { answer: Answer { decision, basis: Basis::Leased }, undo }
+        ProvisionalAnswer::new(decision, Basis::Leased, Undo::Lease { expires })
     }
 
     /// Refuses the exact checks if there are cached refusals for all of them; returns whether it did. Otherwise all are
@@ -220,10 +218,7 @@ impl<R: Remote> SharedStore<R> {
         let Some(cached) = cached else { return false };
         for (index, decision) in exact.iter().zip(cached) {
             count(&self.counters.cached);
-            if let Some(slot) = progress.get_mut(*index) {
-                let answer = Answer { decision, basis: Basis::Exact };
-                *slot = Some(ProvisionalAnswer { answer, undo: Undo::Nothing });
-            }
+            progress[*index] = Some(ProvisionalAnswer::new(decision, Basis::Exact, Undo::Nothing));
         }
         true
     }
@@ -236,7 +231,7 @@ impl<R: Remote> SharedStore<R> {
         progress: &mut Progress,
         deadline: Instant,
     ) -> Result<(), StoreError> {
-        let (verb, alternatives) = PartialOutcome::of(batch, progress).remaining_verb(batch, exact);
+        let (verb, alternatives) = remaining_verb(batch, progress);
         let checks: SmallVec<[Check<'_>; 2]> = exact
             .iter()
             .filter_map(|index| batch.checks.get(*index))
@@ -249,22 +244,16 @@ impl<R: Remote> SharedStore<R> {
             exact.iter().filter_map(|index| batch.names.get(*index)).cloned().collect();
         let call = Batch { verb, checks: &checks, names: &names, ..*batch };
         let mut decided = Answers::new();
-        let result =
-            self.breakers.apply(&self.remote, &call, &mut decided, deadline, &self.counters);
-        if let Err(error) = result.await {
+        let result = self.breakers.apply(&self.remote, &call, &mut decided, deadline).await;
+        if let Err(error) = result {
             for (index, check) in exact.iter().zip(&checks) {
-                let settled = self.fall_back(verb, check, batch.now, error.clone())?;
-                if let Some(slot) = progress.get_mut(*index) {
-                    *slot = Some(settled);
-                }
+                progress[*index] = Some(self.fall_back(verb, check, batch.now, error.clone())?);
             }
             return Ok(());
         }
         self.learn(&call, &decided);
         for (index, answer) in exact.iter().zip(decided) {
-            if let Some(slot) = progress.get_mut(*index) {
-                *slot = Some(ProvisionalAnswer { answer, undo: Undo::Nothing });
-            }
+            progress[*index] = Some(ProvisionalAnswer { answer, undo: Undo::Nothing });
         }
         Ok(())
     }
@@ -288,56 +277,33 @@ impl<R: Remote> SharedStore<R> {
         }
     }
 
-    /// Pushes the answers, or reverts all charges if a check has none.
-    fn conclude(
-        &self,
-        batch: &Batch<'_>,
-        progress: &Progress,
-        answers: &mut Answers,
-        result: Result<(), StoreError>,
-    ) -> Result<(), StoreError> {
-        let first = answers.len();
-        let mut undo: SmallVec<[Undo; 2]> = SmallVec::new();
-        for settled in progress.iter().flatten() {
-            answers.push(settled.answer);
-            undo.push(settled.undo);
-        }
-        if result.is_err() || undo.len() != batch.checks.len() {
-            answers.truncate(first);
-            let remote_now = self.remote.remote_time(batch.now);
-            for (check, settled) in batch.checks.iter().zip(progress) {
-                if let Some(settled) = settled {
-                    self.revert(check, settled.undo, remote_now);
-                }
-            }
-            return result.and_then(|()| Err(self.breakers.error()));
-        }
-        let pushed = answers.get_mut(first..).unwrap_or_default();
-        if !is_charged(batch, pushed) {
-            self.undo(batch, pushed, &undo);
-        }
-        Ok(())
-    }
-
-    /// Reverts the charges, and corrects what remains in the answers.
-    fn undo(&self, batch: &Batch<'_>, answers: &mut [Answer], undo: &[Undo]) {
-        let remote_now = self.remote.remote_time(batch.now);
-        for ((check, answer), undo) in batch.checks.iter().zip(answers).zip(undo) {
-            if self.revert(check, *undo, remote_now) {
+    /// Pushes the answers if every check has one; returns whether it did. Reverts the charges if not, or if the
+    /// request is not charged.
+    fn conclude(&self, batch: &Batch<'_>, progress: &Progress, answers: &mut Answers) -> bool {
+        let is_complete = progress.iter().flatten().count() == batch.checks.len();
+        let is_charged =
+            is_complete && (batch.charge == Charge::Always || may_pass(batch, progress));
+        for (check, settled) in batch.checks.iter().zip(progress) {
+            let Some(ProvisionalAnswer { mut answer, undo }) = *settled else { continue };
+            if !is_charged && self.revert(check, undo, batch.now) {
                 let decision = &mut answer.decision;
                 let left = decision.remaining.saturating_add(decision.taken);
                 (decision.remaining, decision.taken) = (left.min(decision.limit), 0);
             }
+            if is_complete {
+                answers.push(answer);
+            }
         }
+        is_complete
     }
 
     /// Reverts the charge of one check; returns whether there was one.
-    fn revert(&self, check: &Check<'_>, undo: Undo, remote_now: Timestamp) -> bool {
+    fn revert(&self, check: &Check<'_>, undo: Undo, now: Timestamp) -> bool {
         match undo {
             Undo::Nothing => return false,
             Undo::Lease { expires } => self.leases.put_back(check, expires),
-            Undo::Tally => self.tallies.uncharge(check, remote_now),
-            Undo::Share => self.outage.uncharge(check, remote_now),
+            Undo::Tally => self.tallies.uncharge(check, self.remote.remote_time(now)),
+            Undo::Share => self.outage.uncharge(check, self.remote.remote_time(now)),
         }
         true
     }
@@ -349,10 +315,21 @@ pub(super) fn consistency_of(check: &Check<'_>) -> Consistency {
     consistency_for(check.policy.consistency, check.limit)
 }
 
-/// Whether a request is charged, by the answers to all its checks.
+/// Whether the request passes if all checks without an answer admit.
 #[inline]
-fn is_charged(batch: &Batch<'_>, answers: &[Answer]) -> bool {
-    let decisions = batch.checks.iter().zip(answers);
-    batch.charge == Charge::Always
-        || passes(decisions.map(|(check, answer)| (check.role, answer.decision.is_admitted())))
+fn may_pass(batch: &Batch<'_>, progress: &Progress) -> bool {
+    let checks = batch.checks.iter().zip(progress);
+    passes(checks.map(|(check, settled)| (check.role, settled.is_none_or(|it| it.is_admitted()))))
+}
+
+/// The verb for the checks without an answer, and the role of alternatives among them: [`Role::Observed`] once another
+/// alternative has admitted.
+fn remaining_verb(batch: &Batch<'_>, progress: &Progress) -> (Verb, Role) {
+    let is_refused = batch.charge == Charge::AllOrNothing && !may_pass(batch, progress);
+    let mut answered = batch.checks.iter().zip(progress);
+    let alternative_admits = answered.any(|(check, settled)| {
+        check.role == Role::Alternative && settled.is_some_and(|settled| settled.is_admitted())
+    });
+    let role = if alternative_admits { Role::Observed } else { Role::Alternative };
+    (if is_refused { Verb::Peek } else { Verb::Check }, role)
 }

@@ -15,10 +15,11 @@ mod slices;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tidegate_algorithms::{Decision, Limit, Nanos, Timestamp};
+use tidegate_algorithms::{Decision, Nanos, Timestamp};
 
 use super::lease_terms::LeaseTerms;
 use super::sharded_map::ShardedMap;
+use super::transfer::Transfer;
 use crate::batch::{Check, Key};
 use crate::fingerprint::Fingerprint;
 use expiry_queue::ExpiryQueue;
@@ -38,15 +39,6 @@ pub(crate) struct Leases {
     renewed: AtomicU64,
     returned: AtomicU64,
     lost: AtomicU64,
-}
-
-/// Units of a key to take from the remote, or to return to it.
-#[derive(Debug)]
-pub(crate) struct LeaseTransfer {
-    pub(crate) key: Key,
-    /// The tightened limit that the remote applies.
-    pub(crate) limit: Limit,
-    pub(crate) units: u64,
 }
 
 /// Counts of leased units.
@@ -104,21 +96,19 @@ impl Leases {
 
     /// Puts back the units of a check whose request another check refused.
     pub(crate) fn put_back(&self, check: &Check<'_>, expires: Timestamp) {
-        let mut shard = self.by_key.lock(check.key.fingerprint);
-        let lease = shard.values.get_mut(&check.key.fingerprint);
-        if !lease.is_some_and(|lease| lease.put_back(check.cost, expires)) {
+        let put_back = |lease: &mut KeyLease| lease.put_back(check.cost, expires);
+        if self.by_key.with(check.key.fingerprint, put_back) != Some(true) {
             self.count_lost(check.cost);
         }
     }
 
     /// How many units to take for a check that cannot be paid.
     pub(crate) fn units_to_take(&self, check: &Check<'_>, now: Timestamp) -> u64 {
-        let mut shard = self.by_key.lock(check.key.fingerprint);
-        match shard.values.get_mut(&check.key.fingerprint) {
-            Some(lease) if lease.limit == *check.limit => lease.units_to_take(check.cost, now),
-            // A new key may never be used again, so take only the cost.
-            _ => check.cost,
-        }
+        let units = self.by_key.with(check.key.fingerprint, |lease| {
+            (lease.limit == *check.limit).then(|| lease.units_to_take(check.cost, now))
+        });
+        // A new key may never be used again, so take only the cost.
+        units.flatten().unwrap_or(check.cost)
     }
 
     /// Adds the slice that the remote granted for a check, and pays the check if that suffices.
@@ -135,22 +125,19 @@ impl Leases {
         let mut shard = self.by_key.lock(key);
         let era = self.era.load(Ordering::Relaxed);
         let fresh = || KeyLease::new(check.key, check.limit.clone(), terms.clone(), era);
+        // If the map is full, the rest of the slice is lost.
         let mut unstored = fresh();
-        let room = shard.has_room();
-        let kept = room || shard.values.contains_key(&key);
-        let lease = match shard.values.get_mut(&key) {
-            Some(lease) => lease,
-            None if room => shard.values.entry(key).or_insert_with(fresh),
-            // The map is full: the rest of the slice is lost.
-            None => &mut unstored,
+        let (lease, is_stored) = match shard.get_or_insert(key, fresh) {
+            Some(lease) => (lease, true),
+            None => (&mut unstored, false),
         };
         if lease.limit != *check.limit || lease.era != era {
             self.count_lost(lease.units());
             *lease = fresh();
         }
         self.count_lost(lease.drop_expired(sent));
-        lease.grant(granted, sent, to_u64(nodes), self.pause_max);
-        if kept {
+        lease.grant(granted, sent, nodes as u64, self.pause_max);
+        if is_stored {
             self.queue_expiry(lease);
         }
         let (decision, expires) = match lease.spend(check.cost, sent) {
@@ -164,17 +151,16 @@ impl Leases {
 
     /// Notes that the remote did not answer for a key.
     pub(crate) fn on_no_answer(&self, key: Fingerprint) {
-        if let Some(lease) = self.by_key.lock(key).values.get_mut(&key) {
-            lease.on_no_answer();
-        }
+        self.by_key.with(key, KeyLease::on_no_answer);
     }
 
     /// The units that are held of a key; a peek counts them as remaining.
     pub(crate) fn units(&self, check: &Check<'_>, now: Timestamp) -> u64 {
-        let mut shard = self.by_key.lock(check.key.fingerprint);
-        let Some(lease) = shard.values.get_mut(&check.key.fingerprint) else { return 0 };
-        self.count_lost(lease.drop_expired(now));
-        lease.units()
+        let units = self.by_key.with(check.key.fingerprint, |lease| {
+            self.count_lost(lease.drop_expired(now));
+            lease.units()
+        });
+        units.unwrap_or(0)
     }
 
     /// Removes a key that was reset; its units are void.
@@ -185,7 +171,7 @@ impl Leases {
     }
 
     /// The transfers that renew the leases that are due, for up to `keys_max` keys.
-    pub(crate) fn due(&self, keys_max: usize, now: Timestamp) -> Vec<LeaseTransfer> {
+    pub(crate) fn due(&self, keys_max: usize, now: Timestamp) -> Vec<Transfer> {
         self.mark_expiring(keys_max, now);
         let mut transfers = Vec::new();
         for mut shard in self.by_key.shards_in_rotation() {
@@ -193,11 +179,10 @@ impl Leases {
             let some = shard.marked.len().min(keys_max.saturating_sub(transfers.len()));
             for key in shard.marked.drain(..some) {
                 let Some(lease) = shard.values.get_mut(&key) else { continue };
-                let (key, limit) = (lease.key, lease.terms.tightened.clone());
-                transfers.push(LeaseTransfer { key, limit, units: lease.units_to_take(0, now) });
+                let units = lease.units_to_take(0, now);
+                transfers.extend(lease.transfer(units));
             }
         }
-        transfers.retain(|transfer| transfer.units > 0);
         transfers
     }
 
@@ -227,12 +212,11 @@ impl Leases {
         }
     }
 
-    /// Adds the slice that the remote granted for a transfer.
+    /// Adds the slice that the remote granted for a transfer that was sent at `now`.
     pub(crate) fn on_renewed(
         &self,
-        transfer: &LeaseTransfer,
+        transfer: &Transfer,
         granted: &Decision,
-        sent: Timestamp,
         now: Timestamp,
         nodes: usize,
     ) {
@@ -243,7 +227,7 @@ impl Leases {
             Some(lease) if lease.terms.tightened == transfer.limit && lease.era == era => {
                 self.renewed.fetch_add(u64::from(granted.taken > 0), Ordering::Relaxed);
                 self.count_lost(lease.drop_expired(now));
-                lease.grant(granted, sent, to_u64(nodes), self.pause_max);
+                lease.grant(granted, now, nodes as u64, self.pause_max);
                 self.queue_expiry(lease);
             }
             _ => self.count_lost(granted.taken),
@@ -259,7 +243,7 @@ impl Leases {
         turn: usize,
         turns: usize,
         is_reachable: impl Fn(Key) -> bool,
-    ) -> Vec<LeaseTransfer> {
+    ) -> Vec<Transfer> {
         let era = self.era.load(Ordering::Relaxed);
         let mut transfers = Vec::new();
         for mut shard in self.by_key.shards_of_turn(turn, turns) {
@@ -274,10 +258,7 @@ impl Leases {
                 }
                 let (units, lost) = lease.take_returnable(now, options);
                 self.count_lost(lost);
-                if units > 0 {
-                    let (key, limit) = (lease.key, lease.terms.tightened.clone());
-                    transfers.push(LeaseTransfer { key, limit, units });
-                }
+                transfers.extend(lease.transfer(units));
                 !lease.is_idle(now)
             });
             let shard = &mut *shard;
@@ -319,8 +300,4 @@ impl Leases {
         }
         counts
     }
-}
-
-fn to_u64(nodes: usize) -> u64 {
-    u64::try_from(nodes).unwrap_or(u64::MAX)
 }

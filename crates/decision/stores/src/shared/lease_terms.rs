@@ -1,15 +1,13 @@
 //! Which limits can be leased, and the terms of their leases.
 //!
 //! A unit that is taken at t and used up to a life L later may fall into a window in which the remote did not count it.
-//! So the remote applies a tightened limit, whose windows reach L further back; `docs/consistency.md` has the proof. The
-//! life depends only on the limit, so that every node sends the same parameters: a state that is read with another
+//! So the remote applies a tightened limit, whose windows reach L further back; `docs/consistency.md` has the proof.
+//! The life depends only on the limit, so that every node sends the same parameters: a state that is read with another
 //! period would lose counts.
 
-use tidegate_algorithms::{
-    Algorithm, Limit, Nanos, Period, SlidingLog, SlidingWindow, TokenBucket, Window,
-};
+use tidegate_algorithms::{Algorithm, Limit, Nanos, Period};
 
-use crate::batch::Consistency;
+use crate::batch::{Check, Consistency};
 
 /// The longest life of a slice: units lost in a crash are available again soon.
 const LIFE_MAX: Nanos = Nanos::from_secs(1);
@@ -47,12 +45,12 @@ pub(crate) enum ReturnRule {
     InWindow,
 }
 
-/// The consistency at which a limit can be kept: `wanted`, or [`Consistency::Exact`] where the limit does not support it.
+/// The consistency at which a limit can be kept: `wanted`, or [`Consistency::Exact`] where the limit does not support
+/// it.
 ///
-/// A leaky bucket gives turns, a concurrency limit holds slots, a soft limit
-/// opens its allowance once, and a limit that counts refusals has to see
-/// them: all of these are asked for each time. So are limits that are too
-/// small, or too short, to be cut into slices.
+/// Every check of such a limit is a call: of a leaky bucket, because it gives turns; of a concurrency limit, because it
+/// holds slots; of a soft limit, because its allowance opens once; of a limit that counts refusals, because it has to
+/// see them; and of a limit that is too small or too short to be cut into slices.
 #[must_use]
 pub fn consistency_for(wanted: Consistency, limit: &Limit) -> Consistency {
     let fits = match wanted {
@@ -64,26 +62,26 @@ pub fn consistency_for(wanted: Consistency, limit: &Limit) -> Consistency {
 }
 
 impl LeaseTerms {
+    /// The terms of a check's limit, if it is to be leased and can be.
+    pub(crate) fn of_check(check: &Check<'_>) -> Option<LeaseTerms> {
+        let is_leased = check.policy.consistency == Consistency::Leased;
+        is_leased.then(|| LeaseTerms::of(check.limit)).flatten()
+    }
+
     /// The terms of a limit, if it can be leased.
     pub(crate) fn of(limit: &Limit) -> Option<LeaseTerms> {
         let life = life(limit)?;
-        let longer = |period: Period| Period::new(sum(period.as_span(), life).into()).ok();
-        let (tightened, returns): (Algorithm, ReturnRule) = match limit.algorithm() {
+        let algorithm = limit.algorithm();
+        let (tightened, returns) = match algorithm {
             Algorithm::TokenBucket(bucket) => {
                 let (amount, period) = (bucket.amount(), bucket.period());
                 let burst = bucket.burst().saturating_sub(refilled(amount, period, life));
-                let returns = ReturnRule::LessRefill { amount, period };
-                (TokenBucket::new(amount, period, burst).into(), returns)
+                (algorithm.with_capacity(burst), ReturnRule::LessRefill { amount, period })
             }
-            Algorithm::FixedWindow(window) => (window.clone().into(), ReturnRule::InWindow),
-            Algorithm::SlidingLog(log) => {
-                let log = SlidingLog::new(log.limit(), longer(log.period())?).ok()?;
-                (log.into(), ReturnRule::Never)
-            }
-            Algorithm::SlidingWindow(window) => {
-                let period = longer(window.period())?;
-                let window = SlidingWindow::new(window.limit(), period, window.slices()).ok()?;
-                (window.into(), ReturnRule::Never)
+            Algorithm::FixedWindow(_) => (algorithm.clone(), ReturnRule::InWindow),
+            Algorithm::SlidingLog(_) | Algorithm::SlidingWindow(_) => {
+                let longer = Period::new(sum(algorithm.period(), life).into()).ok()?;
+                (algorithm.with_period(longer), ReturnRule::Never)
             }
             Algorithm::LeakyBucket(_) | Algorithm::Concurrency(_) => return None,
         };
@@ -114,22 +112,19 @@ fn life(limit: &Limit) -> Option<Nanos> {
                 / u128::from(bucket.amount().max(1));
             Nanos::new(u64::try_from(nanos).unwrap_or(u64::MAX))
         }
-        Algorithm::SlidingLog(log) => fitting(log.period())?,
-        Algorithm::SlidingWindow(window) => fitting(window.period())?,
-        Algorithm::FixedWindow(window) => match window.window() {
-            Window::Every(period) => period.as_span(),
-            Window::Calendar(..) => Nanos::MAX,
-        },
+        // The tightened window is one life longer, and must not be too long.
+        Algorithm::SlidingLog(_) | Algorithm::SlidingWindow(_)
+            if sum(limit.algorithm().period(), LIFE_MAX) > Period::MAX.as_span() =>
+        {
+            return None;
+        }
+        Algorithm::SlidingLog(_) | Algorithm::SlidingWindow(_) | Algorithm::FixedWindow(_) => {
+            limit.algorithm().period()
+        }
         Algorithm::LeakyBucket(_) | Algorithm::Concurrency(_) => return None,
     };
     let life = Nanos::new(span.get() / TIGHTENED_PART).min(LIFE_MAX);
     (life >= LIFE_MIN).then_some(life)
-}
-
-/// A period that can still be made longer by a life.
-fn fitting(period: Period) -> Option<Nanos> {
-    let span = period.as_span();
-    (sum(span, LIFE_MAX) <= Period::MAX.as_span()).then_some(span)
 }
 
 fn sum(one: Nanos, other: Nanos) -> Nanos {
@@ -138,7 +133,9 @@ fn sum(one: Nanos, other: Nanos) -> Nanos {
 
 #[cfg(test)]
 mod tests {
-    use tidegate_algorithms::{Concurrency, FixedWindow, LeakyBucket, Soft};
+    use tidegate_algorithms::{
+        Concurrency, FixedWindow, LeakyBucket, SlidingLog, Soft, TokenBucket, Window,
+    };
 
     use super::*;
 

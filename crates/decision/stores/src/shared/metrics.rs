@@ -1,7 +1,7 @@
 //! The counters of the shared store, and its metrics.
 //!
-//! A new metric is a counter in [`Counters`], a field of [`Metrics`], a row of the table and a line of `collect`, all in
-//! this file, and a row in docs/metrics.md.
+//! A new metric is a counter in [`Counters`], a field of [`Metrics`], a row of the table and a line of `collect`, all
+//! in this file, and a row in docs/metrics.md.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -55,46 +55,46 @@ tidegate_metrics::metrics! {
         "Live processes that share the store, as last known.";
 }
 
-/// What the shared store did since it began, and holds now.
+/// Counts of the shared store since the start, and its gauges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Metrics {
-    /// Whether the remote is not asked, because it does not answer.
+    /// Whether a circuit breaker is open, because the remote does not answer.
     pub degraded: bool,
-    /// How long that has been so, all times together.
+    /// The total time that a breaker was open.
     pub degraded_for: Duration,
-    /// How often it began.
+    /// How often a breaker opened.
     pub outages: u64,
-    /// Calls to the remote, each of them one batch.
+    /// Calls to the remote, each with one batch.
     pub commands: u64,
     /// Calls that failed.
     pub failures: u64,
     /// Checks decided by this node's share.
     pub fell_back_local: u64,
-    /// Checks admitted without being asked.
+    /// Checks admitted without a counter.
     pub fell_back_allow: u64,
     /// Requests that could not be decided.
     pub fell_back_deny: u64,
-    /// Refusals that the remote did not have to be asked for.
+    /// Refusals from the cache, without a call.
     pub cached_refusals: u64,
     /// Slices of leased limits.
     pub leases: LeaseCounts,
     /// Keys of eventual limits.
     pub tallies: usize,
-    /// Batches of eventual counts sent, and keys in them.
+    /// Batches of eventual counts that were sent.
     pub flushes: u64,
     /// Keys in those batches.
     pub flushed_keys: u64,
-    /// Counts that may have been told or not, and were not told again.
+    /// Counts that the remote may have received or not; they are not sent again.
     pub unsure: u64,
     /// How far flushed keys were over their limit, by [`OVERSHOOT_BOUNDS`].
     pub overshoot: [u64; OVERSHOOT_BOUNDS.len() + 1],
-    /// The sum of what that histogram holds, in percent.
+    /// The sum of the values in that histogram, in percent.
     pub overshoot_percent: u64,
     /// Keys that were decided in an outage and are still to be charged.
     pub owing: usize,
-    /// Keys of which another region is still to be told.
+    /// Keys with charges that another region has not received.
     pub pending: usize,
-    /// Counts for other regions that found no place.
+    /// Counts for other regions that were dropped, because too many keys were pending.
     pub dropped: u64,
     /// Live nodes, as last known.
     pub nodes: usize,
@@ -150,18 +150,18 @@ pub(crate) struct Counters {
     overshoot_percent: AtomicU64,
 }
 
-/// One more.
+/// Adds one to a counter.
 pub(crate) fn count(counter: &AtomicU64) {
     add(counter, 1);
 }
 
-/// So many more.
+/// Adds to a counter.
 pub(crate) fn add(counter: &AtomicU64, more: u64) {
     counter.fetch_add(more, Ordering::Relaxed);
 }
 
 impl Counters {
-    /// A flushed key was over its limit by so many units.
+    /// Counts how many units a flushed key was over its limit.
     pub(crate) fn overshot(&self, units: u64, limit: u64) {
         let percent = u128::from(units) * 100;
         let over = |bound: u64| percent > u128::from(bound) * u128::from(limit.max(1));
@@ -173,7 +173,7 @@ impl Counters {
         }
     }
 
-    /// The counters as they stand; gauges are left to the caller.
+    /// The present values of the counters; the caller adds the gauges.
     pub(crate) fn read(&self) -> Metrics {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let mut overshoot = [0; OVERSHOOT_BOUNDS.len() + 1];

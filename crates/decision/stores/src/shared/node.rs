@@ -6,30 +6,24 @@ use parking_lot::Mutex;
 
 use super::remote::NodeId;
 
-/// Readings in a row with fewer nodes before the count is lowered. After an outage nodes register one by one, and the
-/// share of a node that counts only itself would be the whole limit.
-const LOWER_READINGS: u32 = 5;
+/// The highest of the last readings counts, so it takes this many in a row with fewer nodes to lower the count. After
+/// an outage nodes register one by one, and the share of a node that counts only itself would be the whole limit.
+const READINGS: usize = 5;
 
 /// This node, and how many there are.
 #[derive(Debug)]
 pub(crate) struct Nodes {
     id: NodeId,
-    /// The last accepted count; unchanged while the register cannot be reached.
+    /// The highest of the last readings; unchanged while the register cannot be reached.
     live: AtomicUsize,
-    lower: Mutex<LowerCounts>,
-}
-
-/// Readings in a row that were lower than the accepted count.
-#[derive(Debug, Default)]
-struct LowerCounts {
-    times: u32,
-    most: usize,
+    readings: Mutex<[usize; READINGS]>,
 }
 
 impl Nodes {
     /// This node, as one of `expected` nodes until the register was read.
     pub(crate) fn new(id: NodeId, expected: usize) -> Self {
-        Nodes { id, live: AtomicUsize::new(expected.max(1)), lower: Mutex::default() }
+        let live = expected.max(1);
+        Nodes { id, live: AtomicUsize::new(live), readings: Mutex::new([live; READINGS]) }
     }
 
     /// This node.
@@ -45,18 +39,11 @@ impl Nodes {
 
     /// Takes in a reading of the register.
     pub(crate) fn on_registered(&self, live: usize) {
-        let live = live.max(1);
-        let mut lower = self.lower.lock();
-        if live >= self.live() {
-            *lower = LowerCounts::default();
-            self.live.store(live, Ordering::Relaxed);
-            return;
-        }
-        *lower = LowerCounts { times: lower.times + 1, most: lower.most.max(live) };
-        if lower.times >= LOWER_READINGS {
-            self.live.store(lower.most, Ordering::Relaxed);
-            *lower = LowerCounts::default();
-        }
+        let mut readings = self.readings.lock();
+        readings.rotate_left(1);
+        readings[READINGS - 1] = live;
+        let highest = readings.iter().copied().fold(1, usize::max);
+        self.live.store(highest, Ordering::Relaxed);
     }
 }
 

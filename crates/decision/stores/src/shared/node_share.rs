@@ -1,11 +1,9 @@
 //! A node's share of a limit, and states reconstructed from decisions.
 //!
-//! A decision contains what remains and when the limit is unused again. That suffices to reconstruct a state to continue
-//! from: not the remote's own, but one that refuses no later.
+//! A decision contains what remains and when the limit is unused again. That suffices to reconstruct a state to
+//! continue from: not the remote's own, but one that refuses no later.
 
-use tidegate_algorithms::{
-    BucketState, CheckInput, Decision, Limit, Outcome, Retry, State, Timestamp,
-};
+use tidegate_algorithms::{BucketState, CheckInput, Decision, Limit, State, Timestamp};
 
 /// A state that gives the same answers as the one after this decision.
 pub(crate) fn state_after(limit: &Limit, decision: &Decision, now: Timestamp) -> State {
@@ -13,8 +11,8 @@ pub(crate) fn state_after(limit: &Limit, decision: &Decision, now: Timestamp) ->
     limit.settle(&mut state, now);
     match &mut state {
         _ if limit.algorithm().holds_slots() => return State::Unused,
-        // Includes debt beyond the burst, which `remaining` cannot express.
-        State::Bucket(bucket) if limit.algorithm().refill().is_some() => {
+        // A token bucket's debt beyond the burst, which `remaining` cannot express.
+        State::Bucket(bucket) if limit.algorithm().is_refundable() => {
             let (_, scale) = bucket.to_parts();
             *bucket = BucketState::from_parts(now.after(decision.reset_after), scale);
         }
@@ -34,8 +32,7 @@ pub(crate) fn used(limit: &Limit, state: &mut State, now: Timestamp) -> u64 {
 
 /// One node's share of a limit: at least one unit, unless the limit is 0.
 pub(crate) fn share(limit: &Limit, nodes: usize) -> Limit {
-    let nodes = u64::try_from(nodes).unwrap_or(u64::MAX).max(1);
-    let share = Limit::new(limit.algorithm().part(nodes));
+    let share = Limit::new(limit.algorithm().part(nodes as u64));
     match limit.soft() {
         Some(soft) => share.with_soft(soft),
         None => share,
@@ -50,8 +47,7 @@ pub(crate) fn share_of_state(
     nodes: usize,
     now: Timestamp,
 ) -> State {
-    let nodes = u64::try_from(nodes).unwrap_or(u64::MAX).max(1);
-    let part = used(limit, state, now).div_ceil(nodes);
+    let part = used(limit, state, now).div_ceil((nodes as u64).max(1));
     let mut state = State::Unused;
     if part > 0 && !limit.algorithm().holds_slots() {
         share.overcharge(&mut state, CheckInput::new(part, now));
@@ -60,15 +56,10 @@ pub(crate) fn share_of_state(
 }
 
 /// An admission without any knowledge of the key.
-pub(crate) fn admit_without_store(limit: &Limit, ask: CheckInput) -> Decision {
-    let decision = limit.peek(&mut State::Unused, ask);
-    Decision {
-        outcome: Outcome::Admitted,
-        retry: Retry::Now,
-        taken: ask.cost,
-        delay: tidegate_algorithms::Nanos::ZERO,
-        ..decision
-    }
+pub(crate) fn admit_without_store(limit: &Limit, input: CheckInput) -> Decision {
+    let Decision { limit, remaining, reset_after, soft, .. } =
+        limit.peek(&mut State::Unused, input);
+    Decision { soft, ..Decision::admitted(limit, input.cost, remaining, reset_after) }
 }
 
 #[cfg(test)]

@@ -6,10 +6,11 @@
 //!
 //! The number of keys is bounded. Further keys start from an unused share, and are not charged later.
 
-use tidegate_algorithms::{CheckInput, Decision, Limit, State, Tenure, Timestamp};
+use tidegate_algorithms::{Decision, Limit, State, Tenure, Timestamp};
 
 use super::node_share::{share, share_of_state, state_after, used};
 use super::sharded_map::ShardedMap;
+use super::transfer::Transfer;
 use crate::batch::{Check, Key, Verb};
 use crate::fingerprint::Fingerprint;
 use crate::memory::{ConfigError, MemoryConfig, MemoryStore, WhenFull};
@@ -39,14 +40,6 @@ struct LocalShare {
     in_flight: u64,
     /// The remote has answered since, so its state may be newer.
     is_stale: bool,
-}
-
-/// Units to charge at the remote.
-#[derive(Debug)]
-pub(crate) struct Debt {
-    pub(crate) key: Key,
-    pub(crate) limit: Limit,
-    pub(crate) units: u64,
 }
 
 /// Whether an admission is charged at the remote later.
@@ -98,52 +91,41 @@ impl Outage {
         &self,
         verb: Verb,
         check: &Check<'_>,
-        state: Option<State>,
+        state: Option<&State>,
         nodes: usize,
         now: Timestamp,
         debt_policy: DebtPolicy,
     ) -> Decision {
+        let check = &Check { tenure: Tenure::TimeToLive, ..*check };
         let key = check.key.fingerprint;
+        let known = || state.cloned().unwrap_or_else(|| self.known.get(key));
         let mut shard = self.shares.lock(key);
-        let room = shard.has_room();
-        let share = match shard.values.get_mut(&key) {
-            Some(share) => share,
-            None if room => {
-                let known = state.clone().unwrap_or_else(|| self.known.get(key));
-                let share = LocalShare::new(check, known, nodes, now);
-                shard.values.entry(key).or_insert(share)
-            }
-            None => {
-                let share = share(check.limit, nodes);
-                let check = Check { limit: &share, tenure: Tenure::TimeToLive, ..*check };
-                return self.beyond.act_one(verb, &check, now);
-            }
+        let new = || LocalShare::new(check, known(), nodes, now);
+        let Some(share) = shard.get_or_insert(key, new) else {
+            let share = share(check.limit, nodes);
+            let check = Check { limit: &share, ..*check };
+            return self.beyond.apply_to_key(verb, &check, now).decision;
         };
         share.adopt_limit(check, nodes);
         if share.is_stale {
-            let known = state.unwrap_or_else(|| self.known.get(key));
-            share.merge_known(check, known, nodes, now);
+            share.merge_known(check, known(), nodes, now);
         }
         share.apply(verb, check, now, debt_policy)
     }
 
     /// Refunds a charge of a request that another check refused.
     pub(crate) fn uncharge(&self, check: &Check<'_>, now: Timestamp) {
-        let mut shard = self.shares.lock(check.key.fingerprint);
-        if let Some(share) = shard.values.get_mut(&check.key.fingerprint) {
-            let ask = CheckInput { holder: check.holder, ..CheckInput::new(check.cost, now) };
-            share.share.refund(&mut share.state, ask);
+        self.shares.with(check.key.fingerprint, |share| {
+            share.share.refund(&mut share.state, check.input(now));
             share.owed = share.owed.saturating_sub(check.cost);
-        }
+        });
     }
 
     /// Releases slots that were taken during the outage.
     pub(crate) fn give_back(&self, check: &Check<'_>, now: Timestamp) {
-        let mut shard = self.shares.lock(check.key.fingerprint);
-        if let Some(share) = shard.values.get_mut(&check.key.fingerprint) {
-            let ask = CheckInput { holder: check.holder, ..CheckInput::new(check.cost, now) };
-            share.share.refund(&mut share.state, ask);
-        }
+        self.shares.with(check.key.fingerprint, |share| {
+            share.share.refund(&mut share.state, check.input(now))
+        });
     }
 
     /// Takes the debts of up to `keys_max` reachable keys. The caller must call [`Self::paid`] or [`Self::unpaid`] for
@@ -153,7 +135,7 @@ impl Outage {
         keys_max: usize,
         now: Timestamp,
         is_reachable: impl Fn(Key) -> bool,
-    ) -> Vec<Debt> {
+    ) -> Vec<Transfer> {
         let mut debts = Vec::new();
         for mut shard in self.shares.shards_in_rotation() {
             shard.values.retain(|_, share| {
@@ -168,25 +150,16 @@ impl Outage {
         debts
     }
 
-    /// Notes that the remote was charged, or may have been.
-    pub(crate) fn paid(&self, debt: &Debt) {
-        self.with_share(debt, |share| share.in_flight = 0);
+    /// Notes that the remote was charged, or may have been. A key that was reset in between has no debt.
+    pub(crate) fn paid(&self, debt: &Transfer) {
+        self.shares.with(debt.key.fingerprint, |share| share.in_flight = 0);
     }
 
     /// Notes that the remote was not charged.
-    pub(crate) fn unpaid(&self, debt: &Debt) {
-        self.with_share(debt, |share| {
+    pub(crate) fn unpaid(&self, debt: &Transfer) {
+        self.shares.with(debt.key.fingerprint, |share| {
             share.owed = share.owed.saturating_add(std::mem::take(&mut share.in_flight));
         });
-    }
-
-    fn with_share(&self, debt: &Debt, act: impl FnOnce(&mut LocalShare)) {
-        // A key that was reset in between has no debt.
-        if let Some(share) =
-            self.shares.lock(debt.key.fingerprint).values.get_mut(&debt.key.fingerprint)
-        {
-            act(share);
-        }
     }
 
     /// How many keys have debts.
@@ -230,22 +203,12 @@ impl LocalShare {
         now: Timestamp,
         debt_policy: DebtPolicy,
     ) -> Decision {
-        let ask = CheckInput { holder: check.holder, ..CheckInput::new(check.cost, now) };
-        let (share, state) = (&self.share, &mut self.state);
-        let decision = match verb {
-            Verb::Check => share.check(state, ask),
-            Verb::Peek => share.peek(state, ask),
-            Verb::Take => share.take(state, ask),
-            Verb::Refund => {
-                self.owed = self.owed.saturating_sub(check.cost);
-                share.refund(state, ask)
-            }
-            Verb::Reset => {
-                (*state, self.owed) = (State::Unused, 0);
-                share.peek(state, ask.with_cost(0))
-            }
-            Verb::Charge => share.overcharge(state, ask),
+        self.owed = match verb {
+            Verb::Refund => self.owed.saturating_sub(check.cost),
+            Verb::Reset => 0,
+            Verb::Check | Verb::Peek | Verb::Take | Verb::Charge => self.owed,
         };
+        let decision = verb.apply(&self.share, &mut self.state, check.input(now));
         if debt_policy == DebtPolicy::Record {
             self.owed = self.owed.saturating_add(decision.taken);
         }
@@ -253,13 +216,13 @@ impl LocalShare {
     }
 
     /// Takes the debt: at most what still counts.
-    fn debt(&mut self, now: Timestamp) -> Option<Debt> {
+    fn debt(&mut self, now: Timestamp) -> Option<Transfer> {
         let slots = self.limit.algorithm().holds_slots();
         let units = std::mem::take(&mut self.owed).min(used(&self.share, &mut self.state, now));
         if units == 0 || slots {
             return None;
         }
         self.in_flight = units;
-        Some(Debt { key: self.key, limit: self.limit.clone(), units })
+        Some(Transfer { key: self.key, limit: self.limit.clone(), units })
     }
 }

@@ -12,12 +12,6 @@ impl Random {
         Random(seed.unwrap_or_else(|| RandomState::new().hash_one(0_u64)))
     }
 
-    /// A generator with this seed, so that tests repeat.
-    #[cfg(test)]
-    pub(crate) const fn seeded(seed: u64) -> Self {
-        Random(seed)
-    }
-
     /// The next number.
     pub(crate) const fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);

@@ -138,7 +138,7 @@ mod tests {
         RefusalCache::new(Nanos::from_secs(1))
     }
 
-    /// A limit that has just refused `cost`, and what it said.
+    /// A limit that has just refused `cost`, and its decision.
     fn refused(limit: &Limit, cost: u64) -> Decision {
         let mut state = State::Unused;
         limit.overcharge(&mut state, CheckInput::new(limit.algorithm().capacity(), NOW));

@@ -10,10 +10,11 @@ use parking_lot::Mutex;
 use tidegate_algorithms::{Limit, Timestamp};
 use tokio::time::Instant;
 
-use super::metrics::{Counters, add, count};
+use super::metrics::{Counters, count};
 use super::remote::Remote;
 use super::route_breaker::RouteBreaker;
 use super::tally::{Delta, Tallies};
+use super::transfer::Transfer;
 use crate::batch::{Batch, Charge, Check, Key, Verb};
 use crate::fingerprint::Fingerprint;
 
@@ -39,14 +40,6 @@ struct PendingCharge {
     in_flight: u64,
 }
 
-/// A charge that is sent to the region.
-#[derive(Debug)]
-struct RegionCharge {
-    key: Key,
-    limit: Limit,
-    units: u64,
-}
-
 impl<R: Remote> Region<R> {
     /// A region with this remote, and at most `pending_max` keys with unsent charges.
     pub(crate) fn new(remote: R, breaker: RouteBreaker, pending_max: usize) -> Self {
@@ -57,19 +50,14 @@ impl<R: Remote> Region<R> {
     pub(crate) fn add(&self, deltas: &[Delta], counters: &Counters) {
         let mut pending = self.pending.lock();
         for delta in deltas.iter().filter(|delta| delta.region_units > 0) {
-            let key = delta.key.fingerprint;
-            if pending.len() >= self.pending_max && !pending.contains_key(&key) {
+            let Transfer { key, limit, .. } = &delta.transfer;
+            if pending.len() >= self.pending_max && !pending.contains_key(&key.fingerprint) {
                 count(&counters.dropped);
                 continue;
             }
-            let new = || PendingCharge {
-                key: delta.key,
-                limit: delta.limit.clone(),
-                units: 0,
-                in_flight: 0,
-            };
-            let kept = pending.entry(key).or_insert_with(new);
-            kept.limit.clone_from(&delta.limit);
+            let new = || PendingCharge { key: *key, limit: limit.clone(), units: 0, in_flight: 0 };
+            let kept = pending.entry(key.fingerprint).or_insert_with(new);
+            kept.limit.clone_from(limit);
             kept.units = kept.units.saturating_add(delta.region_units);
         }
     }
@@ -86,18 +74,15 @@ impl<R: Remote> Region<R> {
     ) {
         if self.breaker.is_open() {
             self.drop_expired(tallies, remote_now);
-            return self.probe(now, deadline, counters).await;
+            return self.probe(now, deadline).await;
         }
         let charges = self.take(tallies, remote_now);
         if charges.is_empty() {
             return;
         }
-        let checks: Vec<Check<'_>> = charges
-            .iter()
-            .map(|charge| Check::new(charge.key, &charge.limit, charge.units))
-            .collect();
+        let checks: Vec<Check<'_>> = charges.iter().map(Transfer::check).collect();
         let batch = Batch::new(Verb::Charge, Charge::Always, now, &checks);
-        let results = self.breaker.apply_each(&self.remote, &batch, deadline, counters).await;
+        let results = self.breaker.apply_each(&self.remote, &batch, deadline).await;
         let mut pending = self.pending.lock();
         for (charge, result) in charges.iter().zip(results) {
             let Some(kept) = pending.get_mut(&charge.key.fingerprint) else { continue };
@@ -119,18 +104,18 @@ impl<R: Remote> Region<R> {
     }
 
     /// Probes with a charge of 0: a probe may be lost, and a larger charge with it.
-    async fn probe(&self, now: Timestamp, deadline: Instant, counters: &Counters) {
+    async fn probe(&self, now: Timestamp, deadline: Instant) {
         let some = self.pending.lock().values().next().map(|kept| (kept.key, kept.limit.clone()));
         let Some((key, limit)) = some else { return };
         if self.breaker.probe_due(now) {
             let checks = [Check::new(key, &limit, 0)];
             let batch = Batch::new(Verb::Charge, Charge::Always, now, &checks);
-            self.breaker.probe_each(&self.remote, &batch, deadline, counters).await;
+            self.breaker.probe_each(&self.remote, &batch, deadline).await;
         }
     }
 
     /// Takes the charges that still count, for one batch; they stay in flight until there is an answer.
-    fn take(&self, tallies: &Tallies, now: Timestamp) -> Vec<RegionCharge> {
+    fn take(&self, tallies: &Tallies, now: Timestamp) -> Vec<Transfer> {
         let mut charges = Vec::new();
         self.pending.lock().retain(|key, kept| {
             if charges.len() < BATCH_MAX {
@@ -138,7 +123,7 @@ impl<R: Remote> Region<R> {
                 kept.in_flight = tallies.still_counts(*key, units, now);
                 if kept.in_flight > 0 {
                     let limit = kept.limit.clone();
-                    charges.push(RegionCharge { key: kept.key, limit, units: kept.in_flight });
+                    charges.push(Transfer { key: kept.key, limit, units: kept.in_flight });
                 }
             }
             kept.units > 0 || kept.in_flight > 0
@@ -153,15 +138,4 @@ impl<R: Remote> Region<R> {
         }
         pending.retain(|key, kept| tallies.still_counts(*key, kept.units, now) > 0);
     }
-}
-
-/// The keys with unsent charges, over all regions.
-pub(crate) fn pending<R: Remote>(regions: &[Region<R>]) -> usize {
-    regions.iter().map(Region::pending).sum()
-}
-
-/// Counts a batch of eventual counts.
-pub(crate) fn count_flush(counters: &Counters, keys: usize) {
-    count(&counters.flushes);
-    add(&counters.flushed_keys, u64::try_from(keys).unwrap_or(u64::MAX));
 }

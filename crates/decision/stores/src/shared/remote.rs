@@ -1,15 +1,12 @@
 //! The trait of the store behind a shared store.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
-use tidegate_algorithms::{Period, Timestamp};
-use tidegate_metrics::Exposition;
+use tidegate_algorithms::Timestamp;
 
 use crate::batch::{Answer, Answers, Batch, Key};
 use crate::counter_store::{CounterStore, StoreError};
-use crate::memory::MemoryStore;
 
 /// The id of a process that shares a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -118,88 +115,4 @@ pub trait Remote: CounterStore {
         now: Timestamp,
         within: Duration,
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
-}
-
-impl<S: CounterStore> CounterStore for Arc<S> {
-    fn apply(
-        &self,
-        batch: &Batch<'_>,
-        answers: &mut Answers,
-    ) -> impl Future<Output = Result<(), StoreError>> + Send {
-        (**self).apply(batch, answers)
-    }
-
-    fn slot_lease(&self) -> Option<Period> {
-        (**self).slot_lease()
-    }
-
-    fn hold(&self, batch: &Batch<'_>) {
-        (**self).hold(batch);
-    }
-
-    fn give_back(&self, batch: &Batch<'_>) {
-        (**self).give_back(batch);
-    }
-
-    fn collect(&self, now: Timestamp, out: &mut Exposition) {
-        (**self).collect(now, out);
-    }
-
-    fn local(&self) -> Option<&MemoryStore> {
-        (**self).local()
-    }
-}
-
-impl<R: Remote> Remote for Arc<R> {
-    fn remote_time(&self, local: Timestamp) -> Timestamp {
-        (**self).remote_time(local)
-    }
-
-    fn route(&self, key: Key) -> Route {
-        (**self).route(key)
-    }
-
-    fn register_route(&self) -> Route {
-        (**self).register_route()
-    }
-
-    fn apply_with_route(
-        &self,
-        batch: &Batch<'_>,
-        answers: &mut Answers,
-        current: &CurrentRoute,
-    ) -> impl Future<Output = Result<(), StoreError>> + Send {
-        (**self).apply_with_route(batch, answers, current)
-    }
-
-    fn apply_each(
-        &self,
-        batch: &Batch<'_>,
-        results: &mut Vec<Result<Answer, StoreError>>,
-    ) -> impl Future<Output = ()> + Send {
-        (**self).apply_each(batch, results)
-    }
-
-    fn register(
-        &self,
-        node: NodeId,
-        lasting: Duration,
-        now: Timestamp,
-        within: Duration,
-    ) -> impl Future<Output = Result<usize, StoreError>> + Send {
-        (**self).register(node, lasting, now, within)
-    }
-
-    fn renew_held_slots(&self, now: Timestamp) -> impl Future<Output = ()> + Send {
-        (**self).renew_held_slots(now)
-    }
-
-    fn unregister(
-        &self,
-        node: NodeId,
-        now: Timestamp,
-        within: Duration,
-    ) -> impl Future<Output = Result<(), StoreError>> + Send {
-        (**self).unregister(node, now, within)
-    }
 }

@@ -1,6 +1,7 @@
 //! A circuit breaker for calls to a remote, or to one route of it. Calls have a deadline and are counted; while the
 //! breaker is open they fail without being sent.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
@@ -19,24 +20,26 @@ use crate::counter_store::{FailureKind, StoreError};
 pub(crate) struct RouteBreaker {
     /// The name in logs.
     name: String,
-    breaker: Mutex<Breaker>,
-    /// A copy of the breaker's state, readable without the lock.
+    history: Mutex<CallHistory>,
+    /// Whether the breaker is open, readable without the lock.
     open: AtomicBool,
-    last_error: Mutex<Option<StoreError>>,
+    counters: Arc<Counters>,
+}
+
+#[derive(Debug)]
+struct CallHistory {
+    breaker: Breaker,
+    last_error: Option<StoreError>,
     /// The key of the last failed call, for probes.
-    failed_key: Mutex<Option<(Key, Limit)>>,
+    failed_key: Option<(Key, Limit)>,
 }
 
 impl RouteBreaker {
     /// A closed breaker with this name.
-    pub(crate) fn new(name: String, random: Random) -> Self {
-        RouteBreaker {
-            name,
-            breaker: Mutex::new(Breaker::new(random)),
-            open: AtomicBool::new(false),
-            last_error: Mutex::new(None),
-            failed_key: Mutex::new(None),
-        }
+    pub(crate) fn new(name: String, random: Random, counters: Arc<Counters>) -> Self {
+        let breaker = Breaker::new(random);
+        let history = CallHistory { breaker, last_error: None, failed_key: None };
+        RouteBreaker { name, history: Mutex::new(history), open: AtomicBool::new(false), counters }
     }
 
     /// Whether calls fail without being sent, because the remote does not answer.
@@ -47,14 +50,13 @@ impl RouteBreaker {
 
     /// How long the breaker has been open.
     pub(crate) fn open_for(&self, now: Timestamp) -> Nanos {
-        self.breaker.lock().open_for(now)
+        self.history.lock().breaker.open_for(now)
     }
 
     /// The error for calls that the open breaker rejects. Such a call certainly did not run, even if the call that
     /// opened the breaker may have.
     pub(crate) fn error(&self) -> StoreError {
-        let last = self.last_error.lock();
-        let (kind, reason) = match &*last {
+        let (kind, reason) = match &self.history.lock().last_error {
             Some(StoreError::Unavailable { kind, reason }) => (*kind, reason.clone()),
             Some(error @ StoreError::Timeout { .. }) => (FailureKind::Timeout, error.to_string()),
             None => (FailureKind::Refused, "its circuit breaker is open".to_owned()),
@@ -68,7 +70,7 @@ impl RouteBreaker {
 
     /// Whether a probe is due. The caller must send it if so.
     pub(crate) fn probe_due(&self, now: Timestamp) -> bool {
-        self.breaker.lock().probe_due(now)
+        self.history.lock().breaker.probe_due(now)
     }
 
     /// Applies each check of a batch by itself.
@@ -77,12 +79,11 @@ impl RouteBreaker {
         remote: &impl Remote,
         batch: &Batch<'_>,
         deadline: Instant,
-        counters: &Counters,
     ) -> Vec<Result<Answer, StoreError>> {
         if self.is_open() {
-            return batch.checks.iter().map(|_| Err(self.error())).collect();
+            return vec![Err(self.error()); batch.checks.len()];
         }
-        self.probe_each(remote, batch, deadline, counters).await
+        self.probe_each(remote, batch, deadline).await
     }
 
     /// The same, even while the breaker is open; an answer closes it.
@@ -91,35 +92,30 @@ impl RouteBreaker {
         remote: &impl Remote,
         batch: &Batch<'_>,
         deadline: Instant,
-        counters: &Counters,
     ) -> Vec<Result<Answer, StoreError>> {
-        let failed = |error: &StoreError| batch.checks.iter().map(|_| Err(error.clone())).collect();
         let batch = &with_deadline(batch, deadline);
+        let mut results = Vec::with_capacity(batch.checks.len());
         let call = async {
-            let mut results = Vec::with_capacity(batch.checks.len());
             remote.apply_each(batch, &mut results).await;
-            results.resize(batch.checks.len(), Err(incomplete()));
-            Ok(results)
+            Ok(())
         };
-        match in_time(call, deadline).await {
-            Ok(results) => {
-                let failures = results.iter().filter_map(|result| result.as_ref().err());
-                let all_failed = failures.clone().count() == results.len();
-                let error = failures.clone().next_back().filter(|_| all_failed);
-                match error {
-                    Some(error) => self.failed(error, batch.checks.first(), batch.now, counters),
-                    None => self.answered(batch.now, counters),
-                }
-                if error.is_none() && self.is_open() {
-                    self.close(batch.now, counters);
-                }
-                results
+        if let Err(error) = in_time(call, deadline).await {
+            results = vec![Err(error); batch.checks.len()];
+        }
+        results.resize(batch.checks.len(), Err(incomplete()));
+        let answered = results.iter().any(Result::is_ok);
+        match results.last() {
+            Some(Err(error)) if !answered => {
+                self.failed(error, batch.checks.first(), batch.now);
             }
-            Err(error) => {
-                self.failed(&error, batch.checks.first(), batch.now, counters);
-                failed(&error)
+            _ => {
+                self.answered(batch.now);
+                if self.is_open() {
+                    self.close(batch.now);
+                }
             }
         }
+        results
     }
 
     /// Makes a call that is not about counters. While the breaker is open the call is the probe, if one is due.
@@ -128,7 +124,6 @@ impl RouteBreaker {
         call: impl Future<Output = Result<T, StoreError>>,
         deadline: Instant,
         now: Timestamp,
-        counters: &Counters,
     ) -> Option<Result<T, StoreError>> {
         if self.is_open() && !self.probe_due(now) {
             return None;
@@ -136,10 +131,10 @@ impl RouteBreaker {
         let result = in_time(call, deadline).await;
         match &result {
             Ok(_) => {
-                self.answered(now, counters);
-                self.close(now, counters);
+                self.answered(now);
+                self.close(now);
             }
-            Err(error) => self.failed(error, None, now, counters),
+            Err(error) => self.failed(error, None, now),
         }
         Some(result)
     }
@@ -150,59 +145,48 @@ impl RouteBreaker {
         remote: &impl Remote,
         deadline: Instant,
         now: Timestamp,
-        counters: &Counters,
     ) {
-        let failed = self.failed_key.lock().clone();
+        let failed = self.history.lock().failed_key.clone();
         let Some((key, limit)) = failed else {
             // No key to probe with: let the next request try.
-            return self.close(now, counters);
+            return self.close(now);
         };
         let checks = [Check::new(key, &limit, 0)];
         let batch = Batch::new(Verb::Peek, Charge::Always, now, &checks);
-        self.probe_each(remote, &batch, deadline, counters).await;
+        self.probe_each(remote, &batch, deadline).await;
     }
 
     /// Counts a call that was answered.
-    pub(crate) fn answered(&self, now: Timestamp, counters: &Counters) {
-        count(&counters.commands);
-        self.breaker.lock().succeeded(now);
+    pub(crate) fn answered(&self, now: Timestamp) {
+        count(&self.counters.commands);
+        self.history.lock().breaker.succeeded(now);
     }
 
     /// Counts a call that failed, and remembers one of its checks.
-    pub(crate) fn failed(
-        &self,
-        error: &StoreError,
-        check: Option<&Check<'_>>,
-        now: Timestamp,
-        counters: &Counters,
-    ) {
-        count(&counters.commands);
-        count(&counters.failures);
-        *self.last_error.lock() = Some(error.clone());
+    pub(crate) fn failed(&self, error: &StoreError, check: Option<&Check<'_>>, now: Timestamp) {
+        count(&self.counters.commands);
+        count(&self.counters.failures);
+        let mut history = self.history.lock();
+        history.last_error = Some(error.clone());
         if let Some(check) = check {
-            *self.failed_key.lock() = Some((check.key, check.limit.clone()));
+            history.failed_key = Some((check.key, check.limit.clone()));
         }
-        let opened = {
-            let mut breaker = self.breaker.lock();
-            let opened = breaker.failed(now);
-            self.open.store(breaker.is_open(), Ordering::Relaxed);
-            opened
-        };
+        let opened = history.breaker.failed(now);
+        self.open.store(history.breaker.is_open(), Ordering::Relaxed);
+        drop(history);
         if opened {
-            count(&counters.outages);
+            count(&self.counters.outages);
             tracing::warn!(store = %self.name, %error, "the shared store fails; limits follow on_store_error");
         }
     }
 
-    fn close(&self, now: Timestamp, counters: &Counters) {
-        let lasted = {
-            let mut breaker = self.breaker.lock();
-            let lasted = breaker.close(now);
-            self.open.store(breaker.is_open(), Ordering::Relaxed);
-            lasted
-        };
+    fn close(&self, now: Timestamp) {
+        let mut history = self.history.lock();
+        let lasted = history.breaker.close(now);
+        self.open.store(false, Ordering::Relaxed);
+        drop(history);
         if let Some(lasted) = lasted {
-            add(&counters.degraded_nanos, lasted.get());
+            add(&self.counters.degraded_nanos, lasted.get());
             tracing::info!(store = %self.name, %lasted, "the shared store is back");
         }
     }
@@ -226,8 +210,7 @@ pub(super) async fn in_time<T>(
     deadline: Instant,
 ) -> Result<T, StoreError> {
     let started = Instant::now();
-    match timeout_at(deadline, call).await {
-        Ok(result) => result,
-        Err(_) => Err(StoreError::Timeout { waited: Instant::now().duration_since(started) }),
-    }
+    timeout_at(deadline, call)
+        .await
+        .unwrap_or_else(|_| Err(StoreError::Timeout { waited: started.elapsed() }))
 }

@@ -40,6 +40,18 @@ impl<V> MapShard<V> {
     pub(crate) fn has_room(&self) -> bool {
         self.values.len() < self.values_max
     }
+
+    /// The value of a key, inserted if it is new; `None` if it is new and there is no room.
+    pub(crate) fn get_or_insert(
+        &mut self,
+        key: Fingerprint,
+        new: impl FnOnce() -> V,
+    ) -> Option<&mut V> {
+        if !self.has_room() && !self.values.contains_key(&key) {
+            return None;
+        }
+        Some(self.values.entry(key).or_insert_with(new))
+    }
 }
 
 impl<V> ShardedMap<V> {
@@ -57,6 +69,12 @@ impl<V> ShardedMap<V> {
     #[inline]
     pub(crate) fn lock(&self, key: Fingerprint) -> MutexGuard<'_, MapShard<V>> {
         self.shards[key.shard_bits() as usize % SHARDS].0.lock()
+    }
+
+    /// Changes the value of a key, if there is one.
+    #[inline]
+    pub(crate) fn with<T>(&self, key: Fingerprint, act: impl FnOnce(&mut V) -> T) -> Option<T> {
+        self.lock(key).values.get_mut(&key).map(act)
     }
 
     /// Locks every shard, one after the other.

@@ -1,7 +1,7 @@
 //! Eventual limits: counted in this process, and added up at the remote on a beat.
 //!
-//! Each key has the remote's last total plus this node's own charges, and the sum of the charges that the remote has not
-//! received yet. On each beat the keys that changed are sent in one batch, and the returned totals replace the old
+//! Each key has the remote's last total plus this node's own charges, and the sum of the charges that the remote has
+//! not received yet. On each beat the keys that changed are sent in one batch, and the returned totals replace the old
 //! ones. Keys that refused are sent too: otherwise a refund by another node would not end the refusal.
 //!
 //! Only charges that still count are sent: a charge whose window ended while the remote was unreachable is dropped.
@@ -10,7 +10,8 @@ use tidegate_algorithms::{CheckInput, Decision, Limit, State, Timestamp};
 
 use super::node_share::{state_after, used};
 use super::sharded_map::ShardedMap;
-use crate::batch::{Check, Key, Verb};
+use super::transfer::Transfer;
+use crate::batch::{Check, Key};
 use crate::fingerprint::Fingerprint;
 
 /// This node's counts of every eventual key.
@@ -33,12 +34,10 @@ struct Tally {
 }
 
 /// The charges of one key since the last beat.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Delta {
-    pub(crate) key: Key,
-    pub(crate) limit: Limit,
-    /// For this region's remote; 0 if only the total is needed.
-    pub(crate) units: u64,
+    /// For this region's remote; of 0 units if only the total is needed.
+    pub(crate) transfer: Transfer,
     /// For the other regions.
     pub(crate) region_units: u64,
 }
@@ -53,29 +52,36 @@ impl Tallies {
     /// by.
     #[inline]
     pub(crate) fn check(&self, check: &Check<'_>, now: Timestamp) -> Option<Decision> {
-        self.with(check, |tally| {
-            let ask = CheckInput { holder: check.holder, ..CheckInput::new(check.cost, now) };
-            let decision = check.limit.check(&mut tally.state, ask);
-            tally.charged(decision.taken);
-            decision
-        })
+        let key = check.key.fingerprint;
+        let mut shard = self.counts.lock(key);
+        let tally = shard.get_or_insert(key, || Tally::new(check))?;
+        if tally.limit != *check.limit {
+            // The algorithm adapts a state of other parameters.
+            tally.limit = check.limit.clone();
+        }
+        let decision = check.limit.check(&mut tally.state, check.input(now));
+        tally.unsent = tally.unsent.saturating_add(decision.taken);
+        tally.region_units = tally.region_units.saturating_add(decision.taken);
+        if !std::mem::replace(&mut tally.marked, true) {
+            shard.marked.push(key);
+        }
+        Some(decision)
     }
 
     /// The decision that a check would get; `None` if its key is unknown.
     pub(crate) fn peek(&self, check: &Check<'_>, now: Timestamp) -> Option<Decision> {
-        let mut shard = self.counts.lock(check.key.fingerprint);
-        let tally = shard.values.get_mut(&check.key.fingerprint)?;
-        Some(check.limit.peek(&mut tally.state, CheckInput::new(check.cost, now)))
+        self.counts.with(check.key.fingerprint, |tally| {
+            check.limit.peek(&mut tally.state, check.input(now))
+        })
     }
 
     /// Refunds a charge of a request that another check refused.
     pub(crate) fn uncharge(&self, check: &Check<'_>, now: Timestamp) {
-        let mut shard = self.counts.lock(check.key.fingerprint);
-        if let Some(tally) = shard.values.get_mut(&check.key.fingerprint) {
-            check.limit.refund(&mut tally.state, CheckInput::new(check.cost, now));
+        self.counts.with(check.key.fingerprint, |tally| {
+            check.limit.refund(&mut tally.state, check.input(now));
             tally.unsent = tally.unsent.saturating_sub(check.cost);
             tally.region_units = tally.region_units.saturating_sub(check.cost);
-        }
+        });
     }
 
     /// Takes the deltas of up to `keys_max` changed keys. They count as sent.
@@ -102,84 +108,44 @@ impl Tallies {
 
     /// Replaces the total of a key by the remote's, and adds the charges since the drain.
     pub(crate) fn learn(&self, key: Fingerprint, total: &Decision, now: Timestamp) {
-        let mut shard = self.counts.lock(key);
-        if let Some(tally) = shard.values.get_mut(&key) {
+        self.counts.with(key, |tally| {
             tally.state = state_after(&tally.limit, total, now);
             if tally.unsent > 0 {
                 tally.limit.overcharge(&mut tally.state, CheckInput::new(tally.unsent, now));
             }
-        }
+        });
     }
 
-    /// Restores the units of a delta that was not sent.
-    pub(crate) fn put_back(&self, delta: &Delta) {
-        let key = delta.key.fingerprint;
+    /// Restores units that were not sent.
+    pub(crate) fn put_back(&self, transfer: &Transfer) {
+        let key = transfer.key.fingerprint;
         let mut shard = self.counts.lock(key);
-        let shard = &mut *shard;
-        if let Some(tally) = shard.values.get_mut(&key) {
-            tally.unsent = tally.unsent.saturating_add(delta.units);
-            if !tally.marked {
-                tally.marked = true;
-                shard.marked.push(key);
-            }
+        let Some(tally) = shard.values.get_mut(&key) else { return };
+        tally.unsent = tally.unsent.saturating_add(transfer.units);
+        if !std::mem::replace(&mut tally.marked, true) {
+            shard.marked.push(key);
         }
     }
 
     /// How much of a charge still counts; the rest need not be sent.
     pub(crate) fn still_counts(&self, key: Fingerprint, units: u64, now: Timestamp) -> u64 {
-        let mut shard = self.counts.lock(key);
-        shard
-            .values
-            .get_mut(&key)
-            .map_or(0, |tally| units.min(used(&tally.limit, &mut tally.state, now)))
+        let counted = self.counts.with(key, |tally| used(&tally.limit, &mut tally.state, now));
+        units.min(counted.unwrap_or(0))
     }
 
     /// The state of a key, as the starting point of an outage.
     pub(crate) fn state(&self, key: Fingerprint) -> Option<State> {
-        self.counts.lock(key).values.get(&key).map(|tally| tally.state.clone())
+        self.counts.with(key, |tally| tally.state.clone())
     }
 
-    /// Updates the key after the remote applied a verb to it.
-    pub(crate) fn follow(
-        &self,
-        verb: Verb,
-        check: &Check<'_>,
-        decision: &Decision,
-        now: Timestamp,
-    ) {
-        match verb {
-            Verb::Reset => {
-                self.counts.lock(check.key.fingerprint).values.remove(&check.key.fingerprint);
-            }
-            _ => self.learn(check.key.fingerprint, decision, now),
-        }
+    /// Removes a key.
+    pub(crate) fn forget(&self, key: Fingerprint) {
+        self.counts.lock(key).values.remove(&key);
     }
 
     /// How many keys are counted.
     pub(crate) fn len(&self) -> usize {
         self.counts.len()
-    }
-
-    fn with<T>(&self, check: &Check<'_>, act: impl FnOnce(&mut Tally) -> T) -> Option<T> {
-        let key = check.key.fingerprint;
-        let mut shard = self.counts.lock(key);
-        let shard = &mut *shard;
-        let room = shard.has_room();
-        let tally = match shard.values.get_mut(&key) {
-            Some(tally) => tally,
-            None if room => shard.values.entry(key).or_insert_with(|| Tally::new(check)),
-            None => return None,
-        };
-        if tally.limit != *check.limit {
-            // The algorithm adapts a state of other parameters.
-            tally.limit = check.limit.clone();
-        }
-        let result = act(tally);
-        if !tally.marked {
-            tally.marked = true;
-            shard.marked.push(key);
-        }
-        Some(result)
     }
 }
 
@@ -195,19 +161,13 @@ impl Tally {
         }
     }
 
-    fn charged(&mut self, units: u64) {
-        self.unsent = self.unsent.saturating_add(units);
-        self.region_units = self.region_units.saturating_add(units);
-    }
-
     fn drain(&mut self, now: Timestamp) -> Delta {
-        let counts = used(&self.limit, &mut self.state, now);
+        let counted = used(&self.limit, &mut self.state, now);
         self.marked = false;
+        let units = std::mem::take(&mut self.unsent).min(counted);
         Delta {
-            key: self.key,
-            limit: self.limit.clone(),
-            units: std::mem::take(&mut self.unsent).min(counts),
-            region_units: std::mem::take(&mut self.region_units).min(counts),
+            transfer: Transfer { key: self.key, limit: self.limit.clone(), units },
+            region_units: std::mem::take(&mut self.region_units).min(counted),
         }
     }
 }

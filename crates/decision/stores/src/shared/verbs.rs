@@ -24,14 +24,8 @@ impl<R: Remote> SharedStore<R> {
         if batch.verb == Verb::Peek && self.peek_locally(batch, answers) {
             return Ok(());
         }
-        let terms: SmallVec<[Option<LeaseTerms>; 2]> = batch
-            .checks
-            .iter()
-            .map(|check| match consistency_of(check) {
-                Consistency::Leased => LeaseTerms::of(check.limit),
-                Consistency::Exact | Consistency::Eventual => None,
-            })
-            .collect();
+        let terms: SmallVec<[Option<LeaseTerms>; 2]> =
+            batch.checks.iter().map(LeaseTerms::of_check).collect();
         let checks: SmallVec<[Check<'_>; 2]> = batch
             .checks
             .iter()
@@ -44,11 +38,11 @@ impl<R: Remote> SharedStore<R> {
         let deadline = Instant::now() + batch.within.unwrap_or(self.settings.within);
         let call = Batch { checks: &checks, ..*batch };
         let mut replies = Answers::new();
-        let result =
-            self.breakers.apply(&self.remote, &call, &mut replies, deadline, &self.counters);
-        if let Err(error) = result.await {
+        let result = self.breakers.apply(&self.remote, &call, &mut replies, deadline).await;
+        if let Err(error) = result {
             for check in batch.checks {
-                answers.push(self.fall_back_verb(batch.verb, check, batch.now, error.clone())?);
+                let fallback = self.fall_back(batch.verb, check, batch.now, error.clone())?;
+                answers.push(fallback.answer);
             }
             return Ok(());
         }
@@ -83,15 +77,14 @@ impl<R: Remote> SharedStore<R> {
         }
         if verb == Verb::Reset {
             self.outage.forget(key);
+            self.tallies.forget(key);
+            self.leases.forget(key);
+            return answer;
         }
         match consistency_of(check) {
             Consistency::Exact => answer,
             Consistency::Eventual => {
-                self.tallies.follow(verb, check, &answer.decision, self.remote.remote_time(now));
-                answer
-            }
-            Consistency::Leased if verb == Verb::Reset => {
-                self.leases.forget(key);
+                self.tallies.learn(key, &answer.decision, self.remote.remote_time(now));
                 answer
             }
             Consistency::Leased => {

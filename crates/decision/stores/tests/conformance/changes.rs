@@ -1,9 +1,8 @@
-//! Random requests on keys whose limits change all the time, on a clock that
-//! also steps back, with costs and limits up to the largest.
+//! Random requests on keys whose limits keep changing, on a clock that also steps back, with costs and limits up to the
+//! largest.
 //!
-//! A shared store keeps no state that a request did not change, unless it had
-//! to be brought in line with another limit. The model here does the same: with
-//! a clock that steps back, or limits that come and go, that can be told.
+//! A shared store writes only states that a request changed, or that had to be settled for another limit. The model
+//! does the same, because a clock that steps back, or a limit that changes twice, makes the difference visible.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -26,7 +25,7 @@ use super::model::Model;
 const SEQUENCES: usize = 30;
 const REQUESTS: usize = 150;
 
-/// What Redis counts up to.
+/// The largest count of Redis.
 const COUNT_MAX: u64 = (1 << 53) - 1;
 
 /// The limits that one key may have, by turns.
@@ -153,14 +152,14 @@ pub(crate) async fn equal_the_model<S: CounterStore>(store: impl Fn() -> S) {
             let batch = Batch::new(step.verb, step.charge, now, &checks);
             let mut answers = Answers::new();
             store.apply(&batch, &mut answers).await.expect("the store answers");
-            let told: Vec<_> = answers.iter().map(|answer| answer.decision).collect();
+            let decided: Vec<_> = answers.iter().map(|answer| answer.decision).collect();
             let expected = model.apply(&batch);
-            assert_eq!(told, expected, "sequence {number}, request {at}: {batch:?}");
+            assert_eq!(decided, expected, "sequence {number}, request {at}: {batch:?}");
         }
     }
 }
 
-/// A model that keeps only what requests change.
+/// A model that stores only states that requests change.
 #[derive(Default)]
 struct Thrifty {
     states: HashMap<Fingerprint, State>,
@@ -173,7 +172,7 @@ impl Thrifty {
             checks.map(|check| Check { cost: check.cost.min(COUNT_MAX), ..*check }).collect();
         let batch = Batch { checks: &checks, ..*batch };
         let mut model = Model::of(self.states.clone());
-        let told = model.apply(&batch);
+        let decided = model.apply(&batch);
         let mixed = has_mixed_twins(&checks);
         for (at, check) in checks.iter().enumerate() {
             let key = check.key.fingerprint;
@@ -181,7 +180,7 @@ impl Thrifty {
                 continue;
             }
             let found = self.states.get(&key).cloned().unwrap_or_default();
-            if mixed || is_changed(&batch, key, &told) {
+            if mixed || is_changed(&batch, key, &decided) {
                 self.states.insert(key, counted(model.state(key)));
             } else if !script_settles(&found, check.limit, batch.now) {
                 let mut settled = found;
@@ -189,7 +188,7 @@ impl Thrifty {
                 self.states.insert(key, settled);
             }
         }
-        told
+        decided
     }
 }
 
@@ -201,17 +200,12 @@ fn has_mixed_twins(checks: &[Check<'_>]) -> bool {
     })
 }
 
-/// What has to be the same for the script to settle a state for two limits alike.
+/// The parameters by which the script settles a state: the same text for limits that it settles alike.
 fn shape(limit: &Limit) -> String {
+    if let Some(terms) = limit.kept_by().bucket_terms() {
+        return format!("{} {} {} {:?}", terms.scale, terms.shift, terms.longest, limit.soft());
+    }
     match limit.kept_by() {
-        Algorithm::TokenBucket(bucket) => {
-            let terms = bucket.terms();
-            format!("{} {} {} {:?}", terms.scale, terms.shift, terms.longest, limit.soft())
-        }
-        Algorithm::LeakyBucket(bucket) => {
-            let terms = bucket.terms();
-            format!("{} {} {} {:?}", terms.scale, terms.shift, terms.longest, limit.soft())
-        }
         Algorithm::FixedWindow(window) => format!("{:?} {:?}", window.window(), limit.soft()),
         Algorithm::SlidingWindow(window) => {
             format!("{:?} {} {:?}", window.period(), window.slices(), limit.soft())
@@ -221,15 +215,15 @@ fn shape(limit: &Limit) -> String {
 }
 
 /// Whether a batch changed the key.
-fn is_changed(batch: &Batch<'_>, key: Fingerprint, told: &[Decision]) -> bool {
-    let said = batch.checks.iter().zip(told);
-    let pass = passes(said.clone().map(|(check, told)| (check.role, told.is_admitted())));
+fn is_changed(batch: &Batch<'_>, key: Fingerprint, decided: &[Decision]) -> bool {
+    let checked = batch.checks.iter().zip(decided);
+    let pass = passes(checked.clone().map(|(check, decided)| (check.role, decided.is_admitted())));
     let charged = pass || batch.charge == Charge::Always;
-    let mut own = said.filter(|(check, _)| check.key.fingerprint == key && check.cost > 0);
-    own.any(|(check, told)| match batch.verb {
-        Verb::Check if told.is_admitted() => charged,
+    let mut own = checked.filter(|(check, _)| check.key.fingerprint == key && check.cost > 0);
+    own.any(|(check, decided)| match batch.verb {
+        Verb::Check if decided.is_admitted() => charged,
         Verb::Check => counts_refused(check.limit),
-        Verb::Take => told.taken > 0,
+        Verb::Take => decided.taken > 0,
         Verb::Refund => !matches!(check.limit.algorithm(), Algorithm::LeakyBucket(_)),
         Verb::Charge | Verb::Reset => true,
         Verb::Peek => false,
@@ -248,20 +242,20 @@ fn counts_refused(limit: &Limit) -> bool {
 fn script_settles(state: &State, limit: &Limit, now: Timestamp) -> bool {
     let inner = match (state, limit.soft()) {
         (State::Unused, _) => return true,
-        (State::Soft(soft), Some(_)) => soft.to_parts().0.clone(),
+        (State::Soft(soft), Some(_)) => soft.inner.clone(),
         (State::Soft(_), None) | (_, Some(_)) => return false,
         (hard, None) => hard.clone(),
     };
-    let bucket = |scale: u32, longest: u64| match &inner {
-        State::Bucket(bucket) => {
-            let (full_at, part) = bucket.to_parts();
-            part & 0x3_FFFF == scale && full_at.since(now).get() <= longest
-        }
-        other => *other == State::Unused,
-    };
+    if let Some(terms) = limit.kept_by().bucket_terms() {
+        return match &inner {
+            State::Bucket(bucket) => {
+                let (full_at, part) = bucket.to_parts();
+                part & 0x3_FFFF == terms.scale && full_at.since(now).get() <= terms.longest
+            }
+            other => *other == State::Unused,
+        };
+    }
     match limit.kept_by() {
-        Algorithm::TokenBucket(of) => bucket(of.terms().scale, of.terms().longest),
-        Algorithm::LeakyBucket(of) => bucket(of.terms().scale, of.terms().longest),
         Algorithm::FixedWindow(_) => matches!(inner, State::Window(_) | State::Unused),
         Algorithm::SlidingWindow(window) => match &inner {
             State::Slices(slices) => {
@@ -288,8 +282,8 @@ fn counted(state: State) -> State {
             State::Slices(SlicesState::from_parts(begun, slice, &counts))
         }
         State::Soft(soft) => {
-            let (inner, allowance) = soft.to_parts();
-            State::Soft(Box::new(SoftState::from_parts(counted(inner.clone()), allowance)))
+            let inner = counted(soft.inner.clone());
+            State::Soft(Box::new(SoftState { inner, allowance: soft.allowance }))
         }
         other => other,
     }

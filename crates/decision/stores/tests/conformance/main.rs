@@ -1,4 +1,4 @@
-//! What every store must do, whichever way it keeps its counters.
+//! The behaviour that all stores have in common.
 //!
 //! The same vectors and the same random sequences are sent to a store and to
 //! the pure functions; all answers must be equal. A store takes part by one
@@ -36,8 +36,8 @@ macro_rules! conformance {
             }
 
             #[tokio::test]
-            async fn a_refusal_charges_nobody() {
-                vectors::a_refusal_charges_nobody(&super::$store()).await;
+            async fn a_refusal_charges_nothing() {
+                vectors::a_refusal_charges_nothing(&super::$store()).await;
             }
 
             #[tokio::test]
@@ -102,27 +102,29 @@ macro_rules! shared_conformance {
             #[tokio::test]
             async fn answers_random_sequences_as_the_pure_functions_do() {
                 let server = $server;
-                sequences::equal_the_model(|| servers::Turned::on(&server.url())).await;
+                sequences::equal_the_model(|| servers::ManualRedis::on(&server.url())).await;
             }
 
             #[tokio::test]
             async fn answers_on_long_lists_as_the_pure_functions_do() {
                 let server = $server;
-                sequences::equal_the_model_on_long_lists(|| servers::Turned::on(&server.url()))
-                    .await;
+                sequences::equal_the_model_on_long_lists(|| {
+                    servers::ManualRedis::on(&server.url())
+                })
+                .await;
             }
 
             #[tokio::test]
             async fn answers_as_the_pure_functions_do_while_limits_change_under_live_keys() {
                 let server = $server;
-                changes::equal_the_model(|| servers::Turned::on(&server.url())).await;
+                changes::equal_the_model(|| servers::ManualRedis::on(&server.url())).await;
             }
 
             #[tokio::test]
             async fn keeps_what_every_store_promises() {
                 let server = $server;
-                let store = || servers::Turned::on(&server.url());
-                vectors::a_refusal_charges_nobody(&store()).await;
+                let store = || servers::ManualRedis::on(&server.url());
+                vectors::a_refusal_charges_nothing(&store()).await;
                 vectors::charge_always_charges_each_limit_by_itself(&store()).await;
                 vectors::an_observed_refusal_refuses_nothing(&store()).await;
                 vectors::one_alternative_that_admits_is_enough(&store()).await;

@@ -22,7 +22,7 @@ impl Model {
         self.states.get(&key).cloned().unwrap_or_default()
     }
 
-    /// What each check of the batch is told.
+    /// The decision on each check of the batch.
     pub(crate) fn apply(&mut self, batch: &Batch<'_>) -> Vec<Decision> {
         match batch.verb {
             Verb::Check | Verb::Peek => self.together(batch),
@@ -49,15 +49,15 @@ impl Model {
     /// Checks one after the other on a copy; keeps the copy if the request passes.
     fn together(&mut self, batch: &Batch<'_>) -> Vec<Decision> {
         let mut tried = Model { states: self.states.clone() };
-        let told: Vec<Decision> =
+        let decided: Vec<Decision> =
             batch.checks.iter().map(|check| tried.alone(Verb::Check, check, batch)).collect();
-        let said = batch.checks.iter().zip(&told);
-        let pass = passes(said.map(|(check, decision)| (check.role, decision.is_admitted())));
+        let checked = batch.checks.iter().zip(&decided);
+        let pass = passes(checked.map(|(check, decision)| (check.role, decision.is_admitted())));
         if batch.verb == Verb::Check && (pass || batch.charge == Charge::Always) {
             self.states = tried.states;
-            return told;
+            return decided;
         }
-        let uncharged = batch.checks.iter().zip(&told).map(|(check, decision)| {
+        let uncharged = batch.checks.iter().zip(&decided).map(|(check, decision)| {
             if batch.verb == Verb::Check && !decision.is_admitted() {
                 self.refuse(check, batch);
                 return *decision;

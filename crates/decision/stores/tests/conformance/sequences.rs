@@ -108,7 +108,7 @@ fn step(limits: usize, mix: Mix) -> impl Strategy<Value = Step> {
         mix.resets => Just(Verb::Reset),
     ];
     let charge = prop_oneof![3 => Just(Charge::AllOrNothing), 1 => Just(Charge::Always)];
-    // Never back: a store may have dropped what had become idle.
+    // Never back: a store may have dropped idle states.
     let turn = prop_oneof![5 => 0..=mix.turn_max, 1 => 0..=mix.turn_max * 8];
     let role = prop_oneof![
         4 => Just(Role::Required),
@@ -180,8 +180,8 @@ async fn equal<S: CounterStore>(
             let batch = Batch::new(step.verb, step.charge, now, &checks);
             let mut answers = Answers::new();
             store.apply(&batch, &mut answers).await.expect("the store answers");
-            let told: Vec<_> = answers.iter().map(|answer| answer.decision).collect();
-            assert_eq!(told, model.apply(&batch), "sequence {number}, request {at}: {step:?}");
+            let decided: Vec<_> = answers.iter().map(|answer| answer.decision).collect();
+            assert_eq!(decided, model.apply(&batch), "sequence {number}, request {at}: {step:?}");
             assert!(answers.iter().all(|answer| answer.basis == Basis::Exact));
         }
     }

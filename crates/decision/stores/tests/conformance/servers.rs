@@ -11,19 +11,19 @@ const PATIENCE: Duration = Duration::from_secs(20);
 static STORES: AtomicUsize = AtomicUsize::new(0);
 
 /// A store that decides each batch at the batch's own instant.
-pub(crate) struct Turned(pub(crate) RedisStore);
+pub(crate) struct ManualRedis(pub(crate) RedisStore);
 
-impl Turned {
+impl ManualRedis {
     /// A store with keys of its own.
     pub(crate) fn on(url: &str) -> Self {
         let mut settings = RedisSettings::parse(url).expect("the URL is right");
         settings.deadline = PATIENCE;
         settings.prefix = format!("t{}", STORES.fetch_add(1, Ordering::Relaxed));
-        Turned(RedisStore::new(settings).expect("the settings are right"))
+        ManualRedis(RedisStore::new(settings).expect("the settings are right"))
     }
 }
 
-impl CounterStore for Turned {
+impl CounterStore for ManualRedis {
     async fn apply(&self, batch: &Batch<'_>, answers: &mut Answers) -> Result<(), StoreError> {
         self.0.connected().await;
         self.0.set_clock(batch.now);

@@ -42,8 +42,8 @@ async fn remaining(store: &impl CounterStore, check: &Check<'_>) -> u64 {
     answers[0].decision.remaining
 }
 
-/// What checks are told so many seconds later.
-async fn told(
+/// The decisions on checks after some seconds.
+async fn decide_after(
     store: &impl CounterStore,
     verb: Verb,
     seconds: u64,
@@ -60,7 +60,7 @@ fn seconds(seconds: u64) -> Period {
     Period::new(Duration::from_secs(seconds)).expect("in range")
 }
 
-pub(crate) async fn a_refusal_charges_nobody(store: &impl CounterStore) {
+pub(crate) async fn a_refusal_charges_nothing(store: &impl CounterStore) {
     let (wide, narrow) = (per_minute(10), per_minute(1));
     let both = [check("wide", &wide, Role::Required), check("narrow", &narrow, Role::Required)];
     let charge = Charge::AllOrNothing;
@@ -148,14 +148,14 @@ pub(crate) async fn a_slot_on_a_lease_comes_back_when_that_is_over(store: &impl 
     let leases = [None, Some(seconds(10)), Some(Period::MINUTE), Some(Period::HOUR)];
     for (lease, holder) in leases.into_iter().zip(1..) {
         let taken = Check { tenure: lease.into(), holder: Holder(holder), ..slot };
-        let decision = told(store, Verb::Check, 0, &[taken]).await[0];
+        let decision = decide_after(store, Verb::Check, 0, &[taken]).await[0];
         assert_eq!((decision.taken, decision.reset_after), (1, Nanos::from_secs(60)), "{lease:?}");
     }
     let more = Check { holder: Holder(9), ..slot };
-    let refused = told(store, Verb::Check, 0, &[more]).await[0];
+    let refused = decide_after(store, Verb::Check, 0, &[more]).await[0];
     assert_eq!(refused.retry, Retry::After(Nanos::from_secs(10)));
     for (at, left) in [(9, 0), (10, 1), (59, 1), (60, 4)] {
-        let seen = told(store, Verb::Peek, at, &[slot]).await[0];
+        let seen = decide_after(store, Verb::Peek, at, &[slot]).await[0];
         assert_eq!(seen.remaining, left, "after {at} seconds");
     }
 }
@@ -166,11 +166,11 @@ pub(crate) async fn what_a_holder_has_lives_on_with_what_it_takes_more(store: &i
     let slot = check("more", &limit, Role::Required);
     for (holder, cost) in [(1, 5), (2, 3), (3, 1)] {
         let taken = Check { holder: Holder(holder), cost, ..slot };
-        assert!(told(store, Verb::Check, holder, &[taken]).await[0].is_admitted());
+        assert!(decide_after(store, Verb::Check, holder, &[taken]).await[0].is_admitted());
     }
     for lease in [None, Some(seconds(2)), Some(seconds(58))] {
         let more = [Check { tenure: lease.into(), ..slot }, Check { holder: Holder(4), ..slot }];
-        let decisions = told(store, Verb::Check, 4, &more).await;
+        let decisions = decide_after(store, Verb::Check, 4, &more).await;
         assert!(decisions[0].is_admitted() && !decisions[1].is_admitted());
         // Those of the first holder expire at 61, unless they move to the end.
         let first = if lease == Some(seconds(2)) { 61 } else { 62 };

@@ -15,7 +15,7 @@ fn of<'a>(fingerprint: Fingerprint, limit: &'a Limit) -> Check<'a> {
     Check::new(Key { fingerprint, group: 0 }, limit, 1)
 }
 
-/// Two keys that different masters have; the first one's slot is asked first.
+/// Two keys of different masters; the slot of the first is called first.
 async fn apart(cluster: &Cluster, store: &RedisStore) -> [Fingerprint; 2] {
     let limit = Limit::new(FixedWindow::new(5, Window::Every(Period::MAX)));
     let mut seen: Vec<(usize, usize, Fingerprint)> = Vec::new();
@@ -45,7 +45,7 @@ fn tag(key: &str) -> usize {
 }
 
 #[tokio::test]
-async fn a_refusal_in_one_slot_charges_nobody_in_another() {
+async fn a_refusal_in_one_slot_charges_nothing_in_another() {
     let cluster = Cluster::start(Flavour::Redis);
     let store = connected(&cluster.url()).await;
     let window = |limit| Limit::new(FixedWindow::new(limit, Window::Every(Period::MAX)));
@@ -55,11 +55,11 @@ async fn a_refusal_in_one_slot_charges_nobody_in_another() {
         let checks = [of(first, one), of(second, other)];
         apply(&store, Verb::Reset, &checks).await;
         let admitted =
-            |told: &[Decision]| told.iter().map(Decision::is_admitted).collect::<Vec<_>>();
+            |decided: &[Decision]| decided.iter().map(Decision::is_admitted).collect::<Vec<_>>();
         assert_eq!(admitted(&apply(&store, Verb::Check, &checks).await), [true, true]);
         for _ in 0..3 {
-            let told = apply(&store, Verb::Check, &checks).await;
-            for (check, decision) in checks.iter().zip(told) {
+            let decided = apply(&store, Verb::Check, &checks).await;
+            for (check, decision) in checks.iter().zip(decided) {
                 assert_eq!(decision.is_admitted(), *check.limit == wide);
                 assert_eq!(decision.remaining, check.limit.algorithm().quota() - 1);
             }
@@ -79,9 +79,9 @@ async fn alternatives_in_several_slots_need_one_that_admits() {
     let all = [one_of, other, required];
     apply(&store, Verb::Check, &[one_of]).await;
     assert_eq!(apply(&store, Verb::Check, &all).await[2].remaining, 4);
-    let told = apply(&store, Verb::Check, &all).await;
-    assert_eq!([told[0].is_admitted(), told[1].is_admitted()], [false, false]);
-    assert_eq!(told[2].remaining, 4, "nobody is charged once both are used up");
+    let decided = apply(&store, Verb::Check, &all).await;
+    assert_eq!([decided[0].is_admitted(), decided[1].is_admitted()], [false, false]);
+    assert_eq!(decided[2].remaining, 4, "nothing is charged once both are used up");
 }
 
 #[tokio::test]
@@ -113,7 +113,7 @@ async fn a_crash_between_two_slots_leaves_one_cost_until_the_window_ends() {
         tokio::task::yield_now().await;
     }
     assert!(charged, "the first slot is charged while the second hangs");
-    // The process dies here: nobody is left to give anything back.
+    // The process dies here, so nothing is refunded.
     caller.abort();
     assert!(caller.await.is_err());
     second.thaw();

@@ -1,4 +1,4 @@
-//! When keys expire: after what they hold stops mattering, and soon after it.
+//! Keys expire after their state is idle, and soon after it.
 
 use tidegate_algorithms::{
     Concurrency, FixedWindow, LeakyBucket, Limit, Period, SlidingLog, SlidingWindow, Soft,

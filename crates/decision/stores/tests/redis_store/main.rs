@@ -1,5 +1,5 @@
-//! What only a store on a real server can show: many processes, the server's
-//! own clock, keys that go by themselves, and slots of a cluster.
+//! Behaviour that needs a real server: several processes, the server's own clock, keys that expire, and the slots of a
+//! cluster.
 #![cfg(feature = "redis")]
 
 mod cluster;
@@ -80,8 +80,8 @@ async fn the_servers_clock_decides_however_wrong_the_callers_are() {
         let mut answers = Answers::new();
         let batch = Batch::new(Verb::Check, Charge::AllOrNothing, now, &checks);
         store.apply(&batch, &mut answers).await.expect("the store answers");
-        let told: Vec<u64> = answers.iter().map(|answer| answer.decision.remaining).collect();
-        assert_eq!(told, [left, left]);
+        let remaining: Vec<u64> = answers.iter().map(|answer| answer.decision.remaining).collect();
+        assert_eq!(remaining, [left, left]);
     }
 }
 
@@ -107,7 +107,7 @@ async fn a_refusal_and_a_peek_write_nothing() {
 }
 
 #[tokio::test]
-async fn a_server_without_memory_charges_nobody_and_says_why() {
+async fn a_server_without_memory_charges_nothing_and_says_why() {
     let server = Server::redis();
     let store = connected(&server.url()).await;
     for (name, limit, room) in lasting() {

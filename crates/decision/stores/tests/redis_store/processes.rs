@@ -9,12 +9,12 @@ use tidegate_stores::{Check, Verb};
 use super::{check, connected, lasting, one};
 use tidegate_test_servers::server::Server;
 
-/// How a process is told to hammer this server.
+/// The environment variable that makes a process load this server.
 const HAMMER: &str = "TIDEGATE_TEST_HAMMER";
 const PROCESSES: usize = 4;
 const CALLERS: usize = 16;
 
-/// Asks more often than there is room, and says how much was admitted.
+/// Sends more checks than the limit allows, and prints how many were admitted.
 async fn hammer(url: &str) -> String {
     let store = Arc::new(connected(url).await);
     let mut said = String::new();

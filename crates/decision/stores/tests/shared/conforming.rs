@@ -1,4 +1,4 @@
-//! A shared store that asks each time answers as the pure functions do.
+//! A shared store that calls for every check answers as the pure functions do.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use tidegate_stores::{
 
 /// A remote without a way to it, judging by the instants that it is sent.
 #[derive(Debug)]
-struct Beside(MemoryStore);
+struct LocalRemote(MemoryStore);
 
-impl CounterStore for Beside {
+impl CounterStore for LocalRemote {
     async fn apply(&self, batch: &Batch<'_>, answers: &mut Answers) -> Result<(), StoreError> {
         self.0.apply(batch, answers).await
     }
@@ -22,7 +22,7 @@ impl CounterStore for Beside {
     }
 }
 
-impl Remote for Beside {
+impl Remote for LocalRemote {
     async fn register(
         &self,
         _node: NodeId,
@@ -43,21 +43,20 @@ impl Remote for Beside {
     }
 }
 
-/// A store that asks each time. What it would remember of a refusal does not
-/// tell what has come free since.
-fn asking() -> SharedStore<Beside> {
+/// A store without a cache of refusals: a cached refusal does not show the slots that are free since.
+fn uncached_store() -> SharedStore<LocalRemote> {
     let config = MemoryConfig { seed: Some(7), ..MemoryConfig::default() };
-    let remote = Beside(MemoryStore::new(config).expect("the default budget is enough"));
+    let remote = LocalRemote(MemoryStore::new(config).expect("the default budget is enough"));
     let settings = SharedSettings { refusals_for: Duration::ZERO, ..SharedSettings::default() };
     SharedStore::new(remote, settings).expect("enough bytes")
 }
 
 #[tokio::test(start_paused = true)]
 async fn answers_random_sequences_as_the_pure_functions_do() {
-    super::sequences::equal_the_model(asking).await;
+    super::sequences::equal_the_model(uncached_store).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn answers_for_long_lists_as_the_pure_functions_do() {
-    super::sequences::equal_the_model_on_long_lists(asking).await;
+    super::sequences::equal_the_model_on_long_lists(uncached_store).await;
 }

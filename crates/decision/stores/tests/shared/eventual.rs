@@ -39,7 +39,7 @@ async fn totals_are_known_everywhere_after_two_beats() {
     let check = eventual("a", &limit);
     assert_eq!(one.burst(check, 6).await, 6);
     pass(200).await;
-    assert!(two.admits(check).await, "nobody told it before it asked");
+    assert!(two.admits(check).await, "it has not received the count of the other yet");
     pass(200).await;
     assert_eq!(two.burst(check, 10).await, 3);
     pass(200).await;
@@ -86,7 +86,7 @@ async fn a_thousand_busy_keys_take_few_calls() {
     assert!(calls <= 50, "{calls} calls for 50,000 decisions: at most 1 for each 1000");
 }
 
-/// Every node asks for more than the limit allows; gives what all admitted.
+/// Every node sends more requests than the limit allows; returns all admissions.
 async fn stampede(
     world: &World,
     nodes: &[Node],
@@ -119,7 +119,7 @@ async fn a_limit_is_exceeded_by_no_more_than_the_stated_bound() {
         nodes.iter().for_each(|node| node.line.slow(Duration::from_millis(2)));
         let limit = window(400);
         let witness = stampede(&world, &nodes, &limit, every, 3_000).await;
-        // Nodes times what one asks for in a beat, and the way of the flush.
+        // The requests of all nodes in a beat and while a flush is in flight.
         let bound = count * (100 + 4) / every;
         let over = witness.total() - 400;
         assert!(over <= bound, "{over} over, {bound} stated, {count} nodes");
@@ -153,7 +153,7 @@ async fn a_sliding_window_admits_again_when_the_remote_would() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_could_not_be_told_is_told_later_and_once() {
+async fn counts_that_could_not_be_sent_are_sent_later_and_once() {
     let world = World::new();
     let node = world.node(1);
     let limit = window(1_000);
@@ -167,7 +167,7 @@ async fn what_could_not_be_told_is_told_later_and_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_may_have_arrived_is_not_told_twice() {
+async fn counts_that_may_have_arrived_are_not_sent_again() {
     let world = World::new();
     let node = world.node(1);
     let limit = window(1_000);

@@ -1,4 +1,4 @@
-//! Limits for which the remote is asked each time.
+//! Exact limits: every check is a call.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -76,13 +76,13 @@ async fn what_this_node_gives_back_is_noticed_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_was_refused_only_beside_itself_is_asked_for() {
+async fn a_refusal_because_of_a_duplicate_check_is_not_cached() {
     let world = World::new();
     let node = world.node(1);
     let limit = bucket(5);
     let three = check("a", &limit, 3, exact());
-    let told = node.send(Verb::Check, &[three, three]).await.unwrap();
-    assert!(!told[1].0.is_admitted(), "six of five");
+    let decided = node.send(Verb::Check, &[three, three]).await.unwrap();
+    assert!(!decided[1].0.is_admitted(), "six of five");
     assert!(node.admits(three).await);
 }
 
@@ -96,11 +96,13 @@ async fn a_refusal_of_one_mode_charges_no_other() {
     let eventual = check("eventual", &large, 1, policy(Consistency::Eventual));
     let exact = check("exact", &small, 1, exact());
     let all = [leased, eventual, exact];
-    assert!(node.send(Verb::Check, &all).await.unwrap().iter().all(|told| told.0.is_admitted()));
+    assert!(
+        node.send(Verb::Check, &all).await.unwrap().iter().all(|decided| decided.0.is_admitted())
+    );
     for _ in 0..50 {
-        let told = node.send(Verb::Check, &all).await.unwrap();
-        assert!(!told[2].0.is_admitted());
-        assert_eq!(told[0].0.taken + told[1].0.taken, 0);
+        let decided = node.send(Verb::Check, &all).await.unwrap();
+        assert!(!decided[2].0.is_admitted());
+        assert_eq!(decided[0].0.taken + decided[1].0.taken, 0);
     }
     assert_eq!(node.burst(leased, 200).await, 99);
     assert_eq!(node.burst(eventual, 200).await, 99);
@@ -115,8 +117,8 @@ async fn a_leased_refusal_keeps_exact_limits_uncharged() {
     let exact = check("exact", &large, 1, exact());
     let mut admitted = 0;
     for _ in 0..30 {
-        let told = node.send(Verb::Check, &[leased, exact]).await.unwrap();
-        admitted += u64::from(told.iter().all(|told| told.0.is_admitted()));
+        let decided = node.send(Verb::Check, &[leased, exact]).await.unwrap();
+        admitted += u64::from(decided.iter().all(|decided| decided.0.is_admitted()));
     }
     assert!((10..16).contains(&admitted), "{admitted}");
     assert_eq!(world.left("exact", &large), 100 - admitted);
@@ -133,8 +135,8 @@ async fn one_alternative_of_any_mode_is_enough() {
     };
     let exact = Check { role: Role::Alternative, ..check("exact", &none, 1, exact()) };
     let required = check("required", &large, 1, self::exact());
-    let told = node.send(Verb::Check, &[exact, leased, required]).await.unwrap();
-    assert!(told[2].0.is_admitted());
+    let decided = node.send(Verb::Check, &[exact, leased, required]).await.unwrap();
+    assert!(decided[2].0.is_admitted());
     assert_eq!(world.left("required", &large), 99);
     let neither = Check { limit: &none, ..leased };
     node.send(Verb::Check, &[exact, neither, required]).await.unwrap();
@@ -183,13 +185,13 @@ async fn remembered_refusals_are_those_that_the_remote_would_give() {
             })
             .collect();
         let verb = if below(20) == 0 { Verb::Refund } else { Verb::Check };
-        let told = node.send(verb, &checks).await.unwrap();
+        let decided = node.send(verb, &checks).await.unwrap();
         let batch = Batch::new(verb, Charge::AllOrNothing, node.clock.now(), &checks);
         let expected = judge.server.apply_now(&batch);
-        for ((check, told), expected) in checks.iter().zip(told).zip(expected) {
-            let (told, expected) = (told.0, expected.decision);
-            assert_eq!(told.outcome, expected.outcome, "step {step}: {check:?}");
-            assert_eq!(told.reset_after, expected.reset_after, "step {step}: {check:?}");
+        for ((check, decided), expected) in checks.iter().zip(decided).zip(expected) {
+            let (decided, expected) = (decided.0, expected.decision);
+            assert_eq!(decided.outcome, expected.outcome, "step {step}: {check:?}");
+            assert_eq!(decided.reset_after, expected.reset_after, "step {step}: {check:?}");
         }
         if below(3) == 0 {
             pass(below(60)).await;

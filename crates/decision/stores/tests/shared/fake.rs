@@ -1,5 +1,4 @@
-//! A remote for tests: one memory store, on virtual time, with lines that can
-//! be slow, cut, silent or refused.
+//! A remote for tests: one memory store, on virtual time, with lines that can be slow, cut, silent or refused.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -18,10 +17,10 @@ use tokio::time::{Instant, sleep, timeout};
 /// When every test begins.
 const BASE: u64 = 1_700_000_000_000_000_000;
 
-/// How long a line waits when a batch does not say.
+/// The deadline of a batch that does not set its own.
 const OWN_DEADLINE: Duration = Duration::from_millis(10);
 
-/// Tokio's clock as a clock of day, off by so much.
+/// Tokio's clock as a wall clock with an offset.
 #[derive(Clone, Debug)]
 pub(crate) struct VirtualClock {
     origin: Instant,
@@ -46,15 +45,15 @@ impl Clock for VirtualClock {
     }
 }
 
-/// What a server or a line does with what is sent.
+/// The behaviour of a server or a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Condition {
     Well,
-    /// Says that it cannot, and does nothing.
+    /// Fails without running the call.
     Refusing,
-    /// Does nothing and never answers.
+    /// Never runs the call, and never answers.
     Silent,
-    /// Does it, and never answers.
+    /// Runs the call, and never answers.
     Deaf,
 }
 
@@ -67,9 +66,9 @@ pub(crate) struct Server {
     pub(crate) calls: AtomicU64,
     pub(crate) checks: AtomicU64,
     nodes: Mutex<HashMap<NodeId, Timestamp>>,
-    /// Keys lie on so many routes.
+    /// The number of routes.
     routes: AtomicU16,
-    /// One that does not answer, of several.
+    /// The route that does not answer.
     lost: Mutex<Option<Route>>,
 }
 
@@ -92,7 +91,7 @@ impl Server {
         *self.condition.lock() = condition;
     }
 
-    /// Keeps keys in so many places from now on.
+    /// Spreads keys over this many routes from now on.
     pub(crate) fn spread(&self, routes: u16) {
         self.routes.store(routes, Ordering::Relaxed);
     }
@@ -117,7 +116,7 @@ impl Server {
         Err(StoreError::Unavailable { kind: FailureKind::Refused, reason: "lost".to_owned() })
     }
 
-    /// Decides at once, by the server's own clock.
+    /// Decides without latency, by the server's own clock.
     pub(crate) fn apply_now(&self, batch: &Batch<'_>) -> Answers {
         let mut answers = Answers::new();
         self.calls.fetch_add(1, Ordering::Relaxed);
@@ -128,24 +127,24 @@ impl Server {
     }
 }
 
-/// One node's connection to a server.
-#[derive(Debug)]
+/// One node's connection to a server. Its clones are the same connection.
+#[derive(Clone, Debug)]
 pub(crate) struct Line {
     server: Arc<Server>,
-    /// The node's clock, to know how far the server's is ahead.
+    /// The node's clock, to compute how far the server's is ahead.
     clock: VirtualClock,
-    condition: Mutex<Condition>,
-    latency: Mutex<Duration>,
+    condition: Arc<Mutex<Condition>>,
+    latency: Arc<Mutex<Duration>>,
 }
 
 impl Line {
-    pub(crate) fn new(server: &Arc<Server>, clock: VirtualClock) -> Arc<Self> {
-        Arc::new(Line {
+    pub(crate) fn new(server: &Arc<Server>, clock: VirtualClock) -> Self {
+        Line {
             server: Arc::clone(server),
             clock,
-            condition: Mutex::new(Condition::Well),
-            latency: Mutex::new(Duration::ZERO),
-        })
+            condition: Arc::new(Mutex::new(Condition::Well)),
+            latency: Arc::default(),
+        }
     }
 
     pub(crate) fn set(&self, condition: Condition) {

@@ -23,7 +23,7 @@ fn leased<'a>(name: &str, limit: &'a Limit) -> Check<'a> {
     check(name, limit, 1, policy(Consistency::Leased))
 }
 
-/// Sends one request every so often, and notes what is admitted.
+/// Sends one request per interval, and records the admissions.
 async fn steady(
     world: &World,
     nodes: &[&Node],
@@ -184,7 +184,7 @@ async fn a_node_that_crashes_takes_its_slices_with_it_and_no_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_wants_little_finds_some_beside_one_that_wants_all() {
+async fn a_node_of_little_demand_gets_units_although_another_wants_all() {
     let world = World::new();
     let (greedy, modest) = (world.node(1), world.node(2));
     let limit = bucket(100);
@@ -236,7 +236,7 @@ async fn a_request_that_was_held_up_destroys_no_slice_that_was_taken_since() {
     let batch = Batch::new(Verb::Check, Charge::AllOrNothing, earlier, &checks);
     node.store.apply(&batch, &mut answers).await.unwrap();
     assert!(answers[0].decision.is_admitted());
-    // It may use a unit that was there before it; what came later is not touched.
+    // It may use a unit that was taken before it, and none that was taken later.
     assert!(node.metrics().leases.held + 1 >= held, "{held} were held");
     assert_eq!(node.metrics().leases.lost, 0);
 }
@@ -318,7 +318,7 @@ async fn random_arrivals_seldom_find_their_slice_used_up() {
     assert!(lost <= 20_000, "{lost} units ended unused, and 40,000 were used");
 }
 
-/// How many of random arrivals at so many a second are admitted in ten seconds, of how many.
+/// How many of the random arrivals of ten seconds are admitted, and how many there were.
 async fn at_random(nodes: usize, per_second: usize, limit: &Limit) -> (usize, usize) {
     let world = World::new();
     let all: Vec<Node> = (1..).take(nodes).map(|seed| world.node(seed)).collect();

@@ -1,6 +1,5 @@
-//! Counters that several nodes share, on virtual time: a fake remote that can
-//! be slow, silent or gone, and a witness that counts what was admitted by
-//! arithmetic of its own.
+//! Counters that several nodes share, on virtual time: a fake remote that can be slow, silent or gone, and a record of
+//! admissions with arithmetic of its own.
 
 mod conforming;
 mod eventual;

@@ -1,4 +1,4 @@
-//! What decides when the remote is slow, silent or gone.
+//! Decisions while the remote is slow, silent or gone.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -110,7 +110,7 @@ async fn a_node_goes_on_with_its_share_of_what_was_left() {
     }
     let mut admitted = 56;
     for node in &nodes {
-        // What each knows is what it was told last.
+        // Each node knows the last answer that it received.
         admitted += node.burst(local("a", &limit), 1).await;
     }
     for node in &nodes {
@@ -238,7 +238,7 @@ async fn a_window_that_is_over_is_not_charged_afterwards() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_charges_nobody_in_an_outage_either() {
+async fn a_refusal_charges_nothing_in_an_outage_either() {
     let world = World::new();
     let node = world.node(1);
     let (small, large) = (hourly(2), hourly(100));
@@ -246,15 +246,15 @@ async fn a_refusal_charges_nobody_in_an_outage_either() {
     let checks = [local("large", &large), local("small", &small)];
     let mut admitted = 0;
     for _ in 0..10 {
-        let told = node.send(Verb::Check, &checks).await.unwrap();
-        admitted += usize::from(told.iter().all(|told| told.0.is_admitted()));
+        let decided = node.send(Verb::Check, &checks).await.unwrap();
+        admitted += usize::from(decided.iter().all(|decided| decided.0.is_admitted()));
     }
     assert_eq!(admitted, 2);
     assert_eq!(node.burst(local("large", &large), 200).await, 98);
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_denies_is_enough_and_charges_nobody() {
+async fn one_limit_that_denies_is_enough_and_nothing_is_charged() {
     let world = World::new();
     let node = world.node(1);
     let limit = hourly(10);
@@ -334,7 +334,7 @@ async fn a_slot_taken_in_an_outage_keeps_its_time_to_live_whatever_its_lease() {
     };
     assert!(node.admits(held(1)).await);
     pass(59_000).await;
-    assert!(!node.admits(held(2)).await, "nobody renews it here");
+    assert!(!node.admits(held(2)).await, "the node does not renew it");
     pass(1_000).await;
     assert!(node.admits(held(2)).await);
 }

@@ -1,6 +1,5 @@
 //! Several regions that count the same eventual limits.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_algorithms::{FixedWindow, Limit, Period, Window};
@@ -13,8 +12,8 @@ use super::world::{Node, World, check, pass, policy};
 struct Pair {
     worlds: [World; 2],
     nodes: [Node; 2],
-    /// The ways across.
-    across: [Arc<Line>; 2],
+    /// The lines to the other region.
+    across: [Line; 2],
 }
 
 impl Pair {
@@ -24,10 +23,9 @@ impl Pair {
         let across =
             [Line::new(&worlds[1].server, clock(0)), Line::new(&worlds[0].server, clock(1))];
         let node = |at: usize| {
-            let other = Arc::clone(&across[at]);
-            let finish = |store: tidegate_stores::SharedStore<Arc<Line>>| {
-                store.with_region("the other", other)
-            };
+            let other = across[at].clone();
+            let finish =
+                |store: tidegate_stores::SharedStore<Line>| store.with_region("the other", other);
             worlds[at].node_with(at as u64, 0, finish, &SharedSettings::default())
         };
         let nodes = [node(0), node(1)];
@@ -64,7 +62,7 @@ async fn regions_know_each_others_totals() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_region_that_is_far_away_is_told_everything() {
+async fn a_region_that_is_far_away_receives_everything() {
     let (pair, limit) = (Pair::new(), hourly());
     pair.across.iter().for_each(|line| line.slow(Duration::from_millis(80)));
     for _ in 0..20 {
@@ -77,7 +75,7 @@ async fn a_region_that_is_far_away_is_told_everything() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_region_that_is_cut_off_goes_on_and_is_told_once_it_is_back() {
+async fn a_region_that_is_cut_off_goes_on_and_receives_counts_once_it_is_back() {
     for condition in [Condition::Refusing, Condition::Silent] {
         let (pair, limit) = (Pair::new(), hourly());
         pair.nodes[0].burst(eventual(&limit), 10).await;
@@ -94,12 +92,12 @@ async fn a_region_that_is_cut_off_goes_on_and_is_told_once_it_is_back() {
         assert_eq!(pair.left(&limit), [890, 890]);
         pair.cut(Condition::Well);
         pass(3_000).await;
-        let told = pair.left(&limit);
+        let remaining = pair.left(&limit);
         if condition == Condition::Refusing {
-            assert_eq!(told, [790, 790]);
+            assert_eq!(remaining, [790, 790]);
         } else {
-            // What was on its way when the line went silent is not sent again.
-            assert!(told.iter().all(|left| (790..=830).contains(left)), "{told:?}");
+            // A batch that was in flight when the line went silent is not sent again.
+            assert!(remaining.iter().all(|left| (790..=830).contains(left)), "{remaining:?}");
         }
     }
 }
@@ -115,9 +113,9 @@ async fn nothing_is_counted_twice_when_answers_are_lost() {
     }
     pair.cut(Condition::Well);
     pass(3_000).await;
-    let told = pair.left(&limit);
-    assert_eq!(told[0], 960);
-    assert_eq!(told[1], 960, "every batch arrived, and none was sent again");
+    let remaining = pair.left(&limit);
+    assert_eq!(remaining[0], 960);
+    assert_eq!(remaining[1], 960, "every batch arrived, and none was sent again");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! A remote that keeps keys in several places, and loses one of them.
+//! A remote with several routes, of which one is lost.
 
 use std::sync::atomic::Ordering;
 
@@ -15,8 +15,8 @@ fn hourly() -> Limit {
     Limit::new(FixedWindow::new(1_000, Window::Every(Period::HOUR)))
 }
 
-/// A server with two places, and a node that knows it.
-async fn two_places() -> (World, Node) {
+/// A server with two routes, and a node.
+async fn two_routes() -> (World, Node) {
     let world = World::new();
     world.server.spread(2);
     let node = world.node(1);
@@ -36,9 +36,9 @@ fn on<'a>(world: &World, route: Route, limit: &'a Limit, mode: Consistency) -> C
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_place_that_is_lost_leaves_the_keys_of_the_others_exact() {
+async fn a_lost_route_leaves_the_keys_of_the_others_exact() {
     for lost in ROUTES {
-        let (world, node) = two_places().await;
+        let (world, node) = two_routes().await;
         let limit = hourly();
         let gone = on(&world, lost, &limit, Consistency::Exact);
         let there = on(&world, Route(1 - lost.0), &limit, Consistency::Exact);
@@ -56,9 +56,9 @@ async fn a_place_that_is_lost_leaves_the_keys_of_the_others_exact() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_place_that_is_back_is_asked_again_and_charged_once() {
+async fn a_route_that_is_back_is_called_again_and_charged_once() {
     for lost in ROUTES {
-        let (world, node) = two_places().await;
+        let (world, node) = two_routes().await;
         let limit = hourly();
         let name = name_on(&world, lost);
         let gone = on(&world, lost, &limit, Consistency::Exact);
@@ -77,16 +77,16 @@ async fn a_place_that_is_back_is_asked_again_and_charged_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_for_two_places_blames_the_one_that_failed() {
+async fn a_request_on_two_routes_blames_the_one_that_failed() {
     for lost in ROUTES {
-        let (world, node) = two_places().await;
+        let (world, node) = two_routes().await;
         let limit = hourly();
         let gone = on(&world, lost, &limit, Consistency::Exact);
         let there = on(&world, Route(1 - lost.0), &limit, Consistency::Exact);
         world.server.lose(Some(lost));
         for _ in 0..50 {
-            let told = node.send(Verb::Check, &[gone, there]).await.expect("by its policy");
-            assert!(told.iter().all(|(_, basis)| *basis == Basis::Local), "{told:?}");
+            let decided = node.send(Verb::Check, &[gone, there]).await.expect("by its policy");
+            assert!(decided.iter().all(|(_, basis)| *basis == Basis::Local), "{decided:?}");
             assert_eq!(node.ask(there).await.1, Basis::Exact);
         }
         assert_eq!(node.metrics().outages, 1);
@@ -94,8 +94,8 @@ async fn a_request_for_two_places_blames_the_one_that_failed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn slices_and_counts_of_other_places_go_on() {
-    let (world, node) = two_places().await;
+async fn slices_and_counts_of_other_routes_go_on() {
+    let (world, node) = two_routes().await;
     let limit = hourly();
     let leased = on(&world, Route(1), &limit, Consistency::Leased);
     let counted = on(&world, Route(1), &limit, Consistency::Eventual);

@@ -40,15 +40,15 @@ impl Chance {
     }
 }
 
-/// A limit under test, and what was admitted of it.
+/// A limit under test, and the admissions of it.
 struct Subject {
     name: &'static str,
     limit: Limit,
     policy: Policy,
     cost_max: u64,
-    /// Answers that the remote stood behind.
+    /// Admissions that the remote has counted.
     firm: RefCell<Witness>,
-    /// Those, and what nodes decided by their share.
+    /// These, and the admissions by nodes' shares.
     all: RefCell<Witness>,
 }
 
@@ -122,7 +122,7 @@ impl Run {
         Rc::new(node)
     }
 
-    /// Traffic at one place of the fleet, whichever node stands there.
+    /// Traffic to the node at this index of the fleet, which may be replaced.
     async fn traffic(self: Rc<Self>, at: usize) {
         while !self.over.get() {
             pass(1 + self.chance.below(2)).await;
@@ -138,15 +138,15 @@ impl Run {
         let cost = 1 + self.chance.below(subject.cost_max);
         let check: Check<'_> = check(subject.name, &subject.limit, cost, subject.policy);
         let begun = Instant::now();
-        let told = node.send(Verb::Check, &[check]).await;
+        let decided = node.send(Verb::Check, &[check]).await;
         let waited = begun.elapsed();
         assert!(waited <= Duration::from_millis(12), "{}: waited {waited:?}", subject.name);
         self.answered.set(self.answered.get() + 1);
-        let Ok(told) = told else {
+        let Ok(decided) = decided else {
             assert_eq!(subject.policy.on_store_error, OnStoreError::Deny);
             return self.undecided.set(self.undecided.get() + 1);
         };
-        let (decision, basis) = told[0];
+        let (decision, basis) = decided[0];
         if decision.is_admitted() {
             let now = self.world.server.clock.now();
             subject.all.borrow_mut().saw(now, cost);
@@ -226,8 +226,7 @@ impl Run {
         let most = firm("leased window").most_in_aligned(SECOND);
         assert!(most <= 100, "seed {seed}, leased window: {most}");
         for (subject, firm) in self.subjects.iter().zip(self.firm_bounds()) {
-            // On top of what the remote stood behind: the shares of all nodes,
-            // and of two that came in place of others meanwhile.
+            // The shares of all nodes, and of two that replaced others, come on top.
             let shares = 100 + 2 * 100 / NODES as u64;
             let windows = firm / 100;
             let all = subject.all.borrow().most_in(SECOND);
@@ -238,13 +237,11 @@ impl Run {
         }
     }
 
-    /// What each subject may admit in any second while the remote answers, in
-    /// the order of the subjects.
+    /// The most that each subject may admit in any second while the remote answers, in the order of the subjects.
     fn firm_bounds(&self) -> [u64; 6] {
-        // A burst and what refills; the ends of two windows; a log, whose exact
-        // answers are seen late, so that a second shows the end of one and the
-        // beginning of the next; and for the eventual window what all nodes
-        // admit in a beat and until the breaker opens.
+        // A burst and its refill; the ends of two windows; a log, whose exact answers are seen late, so that a second
+        // may show two windows; and for the eventual window the admissions of all nodes in a beat and until the breaker
+        // opens.
         let rate = self.answered.get() * 1_000 / LASTING_MILLIS / self.subjects.len() as u64;
         let until_noticed = 7;
         let eventual = 200 + rate * until_noticed / 10;
@@ -261,9 +258,9 @@ impl Run {
             assert_eq!(metrics.leases.held, 0, "seed {seed}: all given back or lost");
             for subject in &self.subjects {
                 let check = check(subject.name, &subject.limit, 1, subject.policy);
-                let told = node.send(Verb::Check, &[check]).await.expect("it is back")[0];
-                assert!(told.0.is_admitted(), "seed {seed}, {}: {told:?}", subject.name);
-                assert!(!told.1.is_degraded(), "seed {seed}, {}: {told:?}", subject.name);
+                let decided = node.send(Verb::Check, &[check]).await.expect("it is back")[0];
+                assert!(decided.0.is_admitted(), "seed {seed}, {}: {decided:?}", subject.name);
+                assert!(!decided.1.is_degraded(), "seed {seed}, {}: {decided:?}", subject.name);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! A server, nodes in front of it, and a witness of what they admit.
+//! A server, nodes in front of it, and a record of their admissions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,19 +13,19 @@ use tokio::time::{Instant, sleep};
 
 use super::fake::{Line, Server, VirtualClock};
 
-pub(crate) type Store = SharedStore<Arc<Line>>;
+pub(crate) type Store = SharedStore<Line>;
 
 /// A store with its own line, clock and background work.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) store: Arc<Store>,
-    pub(crate) line: Arc<Line>,
+    pub(crate) line: Line,
     pub(crate) clock: VirtualClock,
     background: JoinHandle<()>,
 }
 
 impl Drop for Node {
-    /// A node that goes goes without notice.
+    /// A dropped node ends without closing, like a crash.
     fn drop(&mut self) {
         self.background.abort();
     }
@@ -56,7 +56,7 @@ impl World {
         World { origin, server: Server::new(VirtualClock::off_by(origin, 0)) }
     }
 
-    /// A node whose clock is off by so much.
+    /// A node whose clock is off by `millis`.
     pub(crate) fn node_off_by(&self, seed: u64, millis: i64) -> Node {
         self.node_with(seed, millis, |store| store, &SharedSettings::default())
     }
@@ -75,14 +75,14 @@ impl World {
         let clock = VirtualClock::off_by(self.origin, millis);
         let line = Line::new(&self.server, clock.clone());
         let settings = SharedSettings { seed: Some(seed), ..settings.clone() };
-        let store = SharedStore::new(Arc::clone(&line), settings).expect("enough bytes");
+        let store = SharedStore::new(line.clone(), settings).expect("enough bytes");
         let store = Arc::new(finish(store));
         let (running, its_clock) = (Arc::clone(&store), clock.clone());
         let background = tokio::spawn(async move { running.run(&its_clock).await });
         Node { store, line, clock, background }
     }
 
-    /// What the server has left of a limit.
+    /// The units that remain of a limit at the server.
     pub(crate) fn left(&self, name: &str, limit: &Limit) -> u64 {
         let checks = [Check::new(key(name), limit, 0)];
         let now = self.server.clock.now();
@@ -111,7 +111,7 @@ impl Node {
         self.ask(check).await.0.is_admitted()
     }
 
-    /// How many of so many are admitted.
+    /// How many of `times` requests are admitted.
     pub(crate) async fn burst(&self, check: Check<'_>, times: usize) -> usize {
         let mut admitted = 0;
         for _ in 0..times {
@@ -129,7 +129,7 @@ pub(crate) async fn pass(millis: u64) {
     sleep(Duration::from_millis(millis)).await;
 }
 
-/// What was admitted, and when, by the server's clock.
+/// Admissions, with their time by the server's clock.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Witness {
     pub(crate) used: Vec<(Timestamp, u64)>,

@@ -1,4 +1,4 @@
-//! Nodes whose clocks jump, beside servers whose clocks do not.
+//! Nodes whose clocks jump, with servers whose clocks do not.
 
 use std::time::Duration;
 

@@ -4,7 +4,7 @@ use crate::fleet::Plan;
 use crate::load::{Rests, every_mode};
 use tidegate_test_servers::server::{Flavour, Server, Setup};
 
-/// What was answered is with the system before, so a crash loses none of it.
+/// Every answered write is with the operating system, so a crash of the process loses none.
 fn durable(flavour: Flavour) -> Server {
     Setup::new(flavour).with("appendonly", &["yes"]).with("appendfsync", &["no"]).start()
 }

@@ -1,9 +1,7 @@
-//! Masters that are lost, and replicas that take their place.
+//! Masters that are lost, and replicas that are promoted.
 //!
-//! Replicas are told later, so a master that is killed in the middle of its
-//! work takes some counts with it; how many is the servers' affair. Here the
-//! callers rest for a moment before the kill, until the replica knows as much
-//! as its master. Then every count can be asked for afterwards.
+//! Replication is asynchronous, so a master that is killed under load loses some counts. Here the callers pause before
+//! the kill until the replica has caught up, so that every count can be verified afterwards.
 
 use crate::fleet::{Fleet, Plan};
 use crate::load::{Load, Rests, every_mode};
@@ -13,19 +11,19 @@ use tidegate_test_servers::resp::Reply;
 use tidegate_test_servers::sentinel::{MASTER, SentinelGroup};
 use tidegate_test_servers::server::{Flavour, Server, Setup};
 
-/// Lets the callers rest until the replica has everything that they were told.
+/// Pauses the callers until the replica has every answered write.
 #[track_caller]
 fn rest_until_in_step(fleet: &Fleet, load: &Load, master: &Server, replica: &Server) {
     load.pause();
     let seen = load.seen();
     for subject in seen.subjects.iter().filter(|subject| subject.name == "eventual, wide") {
         let admitted = seen.of(subject.name, |tally| tally.firm + tally.local);
-        eventually("that all is told", || (fleet.counted(subject) >= admitted).then_some(()));
+        eventually("that all is counted", || (fleet.counted(subject) >= admitted).then_some(()));
     }
     eventually("that the replica is in step", || {
-        let told = master.info(&["INFO", "replication"], "master_repl_offset")?;
-        let heard = replica.info(&["INFO", "replication"], "slave_repl_offset")?;
-        (told.parse::<u64>().unwrap() <= heard.parse::<u64>().unwrap()).then_some(())
+        let written = master.info(&["INFO", "replication"], "master_repl_offset")?;
+        let replicated = replica.info(&["INFO", "replication"], "slave_repl_offset")?;
+        (written.parse::<u64>().unwrap() <= replicated.parse::<u64>().unwrap()).then_some(())
     });
 }
 

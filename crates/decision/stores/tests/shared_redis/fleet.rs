@@ -24,7 +24,7 @@ pub(crate) type Store = SharedStore<RedisStore>;
 
 /// How long a request may wait: longer than the default, because several suites share the machine.
 pub(crate) const WITHIN: Duration = Duration::from_millis(100);
-/// For tests in which nobody should ever run out of time.
+/// For tests in which no call should reach its deadline.
 pub(crate) const UNHURRIED: Duration = Duration::from_secs(10);
 
 /// The system's clock, and how far this node's is off.
@@ -66,7 +66,7 @@ impl Drop for Node {
 }
 
 impl Node {
-    /// Asks for one check.
+    /// Sends one check.
     pub(crate) async fn send(&self, verb: Verb, check: Check<'_>) -> Result<Answer, StoreError> {
         let checks = [check];
         let mut answers = Answers::new();
@@ -81,7 +81,7 @@ impl Node {
     }
 }
 
-/// What nodes of a fleet have in common.
+/// The common settings of a fleet's nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) nodes: usize,
@@ -155,7 +155,7 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    /// Callers at every node, until told to stop.
+    /// Callers at every node, until the load is stopped.
     pub(crate) fn load(&self, subjects: Vec<Subject>) -> Load {
         Load::start(self.runtime.handle(), &self.nodes, subjects)
     }
@@ -188,7 +188,7 @@ impl Fleet {
         node.store.give_back(&Batch::new(Verb::Refund, Charge::AllOrNothing, now, &checks));
     }
 
-    /// What the server has counted of a limit, without asking any node.
+    /// The server's count of a limit, read without a node.
     #[track_caller]
     pub(crate) fn counted(&self, subject: &Subject) -> u64 {
         let checks = [Check { cost: 0, ..subject.check() }];
@@ -219,7 +219,7 @@ impl Fleet {
         });
     }
 
-    /// Waits until everything that nodes keep for the store has been told.
+    /// Waits until nodes have sent all counts and debts to the store.
     #[track_caller]
     pub(crate) fn wait_until_settled(&self) {
         eventually("that nothing is owed", || {

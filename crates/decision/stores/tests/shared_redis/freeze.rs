@@ -11,12 +11,12 @@ use tidegate_test_servers::server::{Flavour, Server, Setup};
 const FROZEN: Duration = Duration::from_millis(1_500);
 
 #[test]
-fn a_server_that_hangs_holds_nobody_up_and_is_used_again_when_it_goes_on() {
+fn a_server_that_hangs_delays_no_caller_and_is_used_again_when_it_goes_on() {
     frozen_and_thawed(&Setup::new(Flavour::Redis).start());
 }
 
 #[test]
-fn a_valkey_that_hangs_holds_nobody_up_and_is_used_again_when_it_goes_on() {
+fn a_valkey_that_hangs_delays_no_caller_and_is_used_again_when_it_goes_on() {
     frozen_and_thawed(&Setup::new(Flavour::Valkey).start());
 }
 
@@ -34,7 +34,7 @@ fn frozen_and_thawed(server: &Server) {
     load.wait_for(Rests::OnTheNode, 10);
     let waited = load.seen().sum(|tally| tally.waited) - before;
     let asked = load.seen().sum(|tally| tally.asked) - asked;
-    // Those that were out when the breaker opened, and those whom the machine kept waiting.
+    // Calls in flight when the breaker opened, and calls that waited for a processor.
     assert!(waited <= 12 + asked / 10, "{waited} of {asked} waited while the breaker was open");
     server.thaw();
     fleet.measure_recovery("freeze", &load);

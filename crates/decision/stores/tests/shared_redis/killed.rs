@@ -16,10 +16,10 @@ use crate::load::{Subject, TIGHT, lasting};
 use tidegate_test_servers::eventually;
 use tidegate_test_servers::server::Server;
 
-/// How a process is told to be a node on this server.
+/// The environment variable that makes a process a node on this server.
 const NODE: &str = "TIDEGATE_TEST_NODE";
 const SLOTS: u64 = 5;
-/// Slots that the node holds and renews, and one that it gives to somebody else.
+/// Slots that the node holds and renews, and one that it lends.
 const SLOTS_HELD: u64 = 3;
 const SLOTS_LENT: u64 = 1;
 const SLOT_LEASE: &str = "3s";
@@ -49,7 +49,7 @@ fn be_a_node(url: &str) {
     let lent = Check { cost: SLOTS_LENT, holder: Holder(99), ..slots.check() };
     assert!(fleet.send(0, Verb::Check, lent).unwrap().decision.is_admitted());
     let mut admitted = 0;
-    // Ends by itself when nothing is left, should nobody kill it.
+    // Ends by itself when nothing is left, if it is not killed.
     while fleet.send(0, Verb::Check, leased.check()).unwrap().decision.is_admitted() {
         admitted += 1;
         let metrics = fleet.nodes[0].metrics();
@@ -57,7 +57,7 @@ fn be_a_node(url: &str) {
         println!("\nnode {admitted} {} {renewed}", metrics.leases.held);
         fleet.runtime.block_on(async { tokio::time::sleep(Duration::from_millis(10)).await });
     }
-    // The one who started it closes this when the test is over.
+    // The parent process closes this when the test is over.
     let _ = std::io::stdin().read(&mut [0]);
 }
 
@@ -89,7 +89,7 @@ impl Process {
         Process { child, said }
     }
 
-    /// What the node says next: admitted, held, renewed. Nothing once it is dead.
+    /// The next line of the node: admitted, held, renewed. `None` once it is dead.
     fn next(&mut self) -> Option<[u64; 3]> {
         loop {
             let mut line = String::new();
@@ -148,11 +148,15 @@ fn a_node_that_is_killed_takes_units_with_it_and_gives_slots_back() {
     // This node may lose some too, if the machine keeps it waiting for a whole life.
     let own_lost = fleet.sum(|metrics| metrics.leases.lost);
     let lost = leased.quota().saturating_sub(admitted + own + own_lost);
-    // What the other held, and one slice that may have been on its way.
+    // The units that the other held, and one slice that may have been in flight.
     let words = format!("{lost} lost of {held_most}, and {own_lost} here");
     assert!(lost <= 2 * held_most + UNITS_HELD, "{words}");
     eventually("that its slots are back", || (free(&fleet) == SLOTS - SLOTS_LENT).then_some(()));
     let took = killed.elapsed();
     println!("a node is killed: {words}, slots back after {took:?} of a lease of {SLOT_LEASE}");
-    assert_eq!(free(&fleet), SLOTS - SLOTS_LENT, "what nobody renews has its time to live");
+    assert_eq!(
+        free(&fleet),
+        SLOTS - SLOTS_LENT,
+        "slots that are not renewed have their time to live"
+    );
 }

@@ -1,4 +1,4 @@
-//! What nodes admitted, compared with what the store counted.
+//! The admissions of nodes, compared with the counts of the store.
 
 use std::time::Duration;
 
@@ -9,11 +9,10 @@ use crate::fleet::Fleet;
 use crate::load::{Load, LoadReport, Rests, Subject, WIDE};
 use tidegate_test_servers::eventually;
 
-/// Many times what a probe, the way to a server that was gone and a second of
-/// spread take, because the machine may be busy.
+/// Far longer than a probe, a new connection and a second of jitter take, because the machine may be busy.
 const RECOVERY_MAX: Duration = Duration::from_secs(20);
 
-/// A beat, and the way there and back on a busy machine.
+/// A beat and a round trip on a busy machine.
 const BEAT_AND_WAY: Duration = Duration::from_millis(100 + 2 * 1_000);
 /// The same, and five calls that are not answered until the breaker opens.
 const UNTIL_OPEN: Duration = Duration::from_millis(100 + 2 * 1_000 + 5 * 500);
@@ -49,7 +48,7 @@ impl Fleet {
         seen
     }
 
-    /// Nothing was counted twice, and nothing is missing but what nobody can know.
+    /// Nothing was counted twice, and nothing is missing except calls that may have run or not.
     #[track_caller]
     fn assert_counted_once(&self, seen: &LoadReport, subject: &Subject) {
         let name = subject.name;
@@ -66,7 +65,7 @@ impl Fleet {
             Consistency::Eventual if unsure == 0 => (admitted, admitted),
             Consistency::Eventual => (0, admitted),
         };
-        let counted = eventually(&format!("that {name} is told: {least} of {admitted}"), || {
+        let counted = eventually(&format!("that {name} is counted: {least} of {admitted}"), || {
             Some(self.counted(subject)).filter(|counted| *counted >= least)
         });
         assert!(counted <= most, "{name}: {counted} counted, {admitted} admitted");

@@ -1,4 +1,4 @@
-//! Callers at work, and what they were told.
+//! Callers under load, and the answers that they received.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,14 +20,14 @@ use tidegate_test_servers::eventually;
 
 /// Callers at each node.
 const CALLERS: usize = 2;
-/// Between two rounds of a caller: nobody asks as fast as a node can answer.
+/// The pause between two rounds of a caller.
 const PACE: Duration = Duration::from_millis(10);
-/// What a thread may have to wait for a processor, when several suites share the machine.
+/// How long a thread may wait for a processor when several suites share the machine.
 const SLACK: Duration = Duration::from_millis(900);
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A limit that is asked for, and how it is kept.
+/// A limit under load, with its policy.
 #[derive(Clone, Debug)]
 pub(crate) struct Subject {
     pub(crate) name: &'static str,
@@ -74,7 +74,7 @@ pub(crate) fn every_mode() -> Vec<Subject> {
     ]
 }
 
-/// Whom an answer rests on.
+/// The basis of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rests {
     /// The shared store, now or a moment ago.
@@ -83,7 +83,7 @@ pub(crate) enum Rests {
     OnTheNode,
 }
 
-/// What callers were told of one subject at one node.
+/// The answers about one subject at one node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) asked: u64,
@@ -103,12 +103,12 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    fn note(&mut self, told: Result<Answer, StoreError>, begun: Instant) {
+    fn note(&mut self, decided: Result<Answer, StoreError>, begun: Instant) {
         let took = begun.elapsed();
         self.answered += 1;
         self.slowest = self.slowest.max(took);
         self.waited += u64::from(took >= WITHIN);
-        match told {
+        match decided {
             Ok(answer) => {
                 let place = match (answer.decision.is_admitted(), answer.basis.is_degraded()) {
                     (true, false) => &mut self.firm,
@@ -188,12 +188,12 @@ impl Load {
         Load { callers: callers.collect(), work, runtime: runtime.clone() }
     }
 
-    /// What was told so far.
+    /// The answers so far.
     pub(crate) fn seen(&self) -> LoadReport {
         self.work.seen()
     }
 
-    /// Waits until every node was told so much more of every subject.
+    /// Waits until every node has received `more` answers of this basis about every subject.
     #[track_caller]
     pub(crate) fn wait_for(&self, rests: Rests, more: u64) {
         let before = self.seen();
@@ -219,7 +219,7 @@ impl Load {
         });
     }
 
-    /// Lets callers finish what they ask, and ask nothing more for now.
+    /// Waits until no call is in flight, and keeps callers from starting another.
     #[track_caller]
     pub(crate) fn pause(&self) {
         self.work.pause.store(true, Ordering::SeqCst);
@@ -269,13 +269,13 @@ impl Work {
         for (number, subject) in self.subjects.iter().enumerate() {
             self.tallies[at].lock()[number].asked += 1;
             let begun = Instant::now();
-            let told = node.send(Verb::Check, subject.check()).await;
-            self.tallies[at].lock()[number].note(told, begun);
+            let decided = node.send(Verb::Check, subject.check()).await;
+            self.tallies[at].lock()[number].note(decided, begun);
         }
     }
 }
 
-/// What was told, by node and subject.
+/// The answers by node and subject.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadReport {
     pub(crate) subjects: Vec<Subject>,
@@ -317,7 +317,7 @@ impl LoadReport {
         assert!(self.each().all(|tally| tally.asked == tally.answered), "{}", self.words());
     }
 
-    /// Nobody waited much longer than the deadline, and nobody went without a decision.
+    /// No call waited much longer than the deadline, and every call got a decision.
     #[track_caller]
     pub(crate) fn assert_decided_in_time(&self) {
         for tally in self.each() {
@@ -326,8 +326,8 @@ impl LoadReport {
         }
     }
 
-    /// Every limit held: with the store behind it, and by what nodes may add in
-    /// an outage. For `unknowing` nodes may not have known of each other's counts.
+    /// Every limit held: by the store's count, and with the nodes' shares in an outage. For `unknowing` nodes may not
+    /// have known each other's counts.
     #[track_caller]
     pub(crate) fn assert_limits_held(&self, unknowing: Duration) {
         for (at, subject) in self.subjects.iter().enumerate() {
@@ -347,7 +347,7 @@ impl LoadReport {
         }
     }
 
-    /// A line for those who watch.
+    /// A summary for assertion messages.
     pub(crate) fn words(&self) -> String {
         let each = self.by_subject(Tally::admitted).map(|(subject, admitted)| {
             let local = self.of(subject.name, |tally| tally.local);

@@ -1,4 +1,4 @@
-//! A master of a cluster that is lost, and the keys of those that are not.
+//! A lost master of a cluster, and the keys of the other masters.
 
 use tidegate_stores::Consistency;
 
@@ -10,7 +10,7 @@ use tidegate_test_servers::resp::Reply;
 use tidegate_test_servers::server::{Server, Setup};
 
 const NAMES: [&str; 12] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
-/// So often each key is asked for while the master is gone.
+/// Checks of each key while the master is gone.
 const TIMES: u64 = 50;
 
 fn keys(master: &Server) -> i64 {
@@ -29,7 +29,7 @@ fn slot(fleet: &Fleet, subject: &Subject, server: &Server) -> usize {
     }
 }
 
-/// The least that was told of any of these.
+/// The smallest value of any of these.
 fn least(
     seen: &LoadReport,
     names: &[&str],

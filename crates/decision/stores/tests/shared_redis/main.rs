@@ -1,9 +1,8 @@
-//! The shared store on real servers: who is there, slots that live on, and
-//! every mode while servers, nodes, lines and clocks fail.
+//! The shared store on real servers: the register of nodes, renewed slots, and every mode while servers, nodes, lines
+//! and clocks fail.
 //!
-//! Whatever fails, each test asks the same: was every request answered in time,
-//! did every limit hold within the bound that `docs/consistency.md` states, was
-//! anything counted twice, and how long did it take until all was well.
+//! Each test asserts the same: every request is answered in time, every limit holds within the bound of
+//! `docs/consistency.md`, nothing is counted twice, and recovery is prompt.
 #![cfg(feature = "redis")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

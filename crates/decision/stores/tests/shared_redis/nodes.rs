@@ -9,7 +9,7 @@ use tidegate_test_servers::eventually;
 use tidegate_test_servers::server::Server;
 
 const WITHIN: Duration = Duration::from_secs(5);
-/// What the clock of every node shows: years behind the server's.
+/// The time of every node's clock: years behind the server's.
 const NOW: Timestamp = Timestamp::from_secs(1_000_000_000);
 
 async fn connected(server: &Server) -> RedisStore {
@@ -25,7 +25,7 @@ async fn nodes_are_counted_while_they_register_and_not_after_they_left() {
     let long = Duration::from_secs(60);
     assert_eq!(one.register(NodeId(1), long, NOW, WITHIN).await, Ok(1));
     assert_eq!(other.register(NodeId(2), long, NOW, WITHIN).await, Ok(2));
-    assert_eq!(one.register(NodeId(1), long, NOW, WITHIN).await, Ok(2), "nobody is counted twice");
+    assert_eq!(one.register(NodeId(1), long, NOW, WITHIN).await, Ok(2), "no node is counted twice");
     other.unregister(NodeId(2), NOW, WITHIN).await.unwrap();
     assert_eq!(one.register(NodeId(1), long, NOW, WITHIN).await, Ok(1));
 }

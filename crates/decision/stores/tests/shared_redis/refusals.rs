@@ -1,5 +1,5 @@
-//! Servers that answer, and refuse: each limit follows its own policy, the
-//! reason is told in words, and nobody is told to be over a limit.
+//! Servers that answer with an error: each limit follows its own policy, the error states the reason, and no caller is
+//! refused as over a limit.
 
 use tidegate_stores::{
     Basis, Check, Consistency, FailureKind, OnStoreError, Policy, StoreError, Verb,
@@ -10,13 +10,13 @@ use crate::load::{Subject, lasting};
 use tidegate_test_servers::eventually;
 use tidegate_test_servers::server::{Server, Setup};
 
-/// Each policy, and what is left of its limit afterwards.
+/// A subject with this policy.
 fn subject(name: &'static str, on_store_error: OnStoreError) -> Subject {
     let subject = Subject::new(name, lasting(1_000), Consistency::Exact);
     Subject { policy: Policy { on_store_error, ..subject.policy }, ..subject }
 }
 
-/// Asks under every policy until the failure shows; then all follow their policy.
+/// Sends checks under every policy until the failure shows; then all follow their policy.
 #[track_caller]
 fn assert_policies_followed(fleet: &Fleet, kind: FailureKind, words: &[&str]) {
     let [local, allow, deny] = [
@@ -26,10 +26,10 @@ fn assert_policies_followed(fleet: &Fleet, kind: FailureKind, words: &[&str]) {
     ];
     let ask = |check: Check<'_>| fleet.send(0, Verb::Check, check);
     // A request that is out when it begins may see the connection end instead.
-    let told = eventually(&format!("a failure of kind {kind:?}"), || {
+    let error = eventually(&format!("a failure of kind {kind:?}"), || {
         Some(ask(deny.check()).err()?).filter(|error| error.kind() == kind)
     });
-    assert_worded(&told, words);
+    assert_worded(&error, words);
     fleet.wait_until_degraded();
     for _ in 0..10 {
         let answer = ask(local.check()).unwrap();
@@ -51,8 +51,7 @@ fn assert_worded(error: &StoreError, words: &[&str]) {
     assert!(words.iter().all(|word| said.contains(word)), "{said}");
 }
 
-/// All is well again: every policy is decided by the store, and what was
-/// admitted by the node has been charged.
+/// The store decides under every policy again, and has been charged for the node's admissions.
 #[track_caller]
 fn assert_healed(fleet: &Fleet, fault: &str) {
     let took = fleet.wait_until_well();

@@ -42,8 +42,7 @@ impl Pair {
         [0, 1].map(|at| self.fleets[at].load(subjects.to_vec()))
     }
 
-    /// Ends the load and waits until both servers know of everything, or of as
-    /// much as nobody is unsure of.
+    /// Ends the load and waits until both servers have all counts, except those that may have arrived or not.
     #[track_caller]
     fn assert_converged(&self, fault: &str, loads: [Load; 2], mended: tokio::time::Instant) {
         let seen = loads.map(Load::stop);
@@ -53,14 +52,14 @@ impl Pair {
             seen.assert_decided_in_time();
         }
         let unsure: u64 = self.fleets.iter().map(|fleet| fleet.sum(|it| it.unsure)).sum();
-        // Each of them is what one node counted in a beat, and while a call was out.
+        // Each is the count of one node in a beat and while a call was in flight.
         let each = seen.iter().map(|seen| seen.busiest_second("wide")).max().unwrap();
         let least = admitted.saturating_sub(unsure * each);
         for fleet in &self.fleets {
-            let told = eventually(&format!("that {least} of {admitted} are told"), || {
+            let counted = eventually(&format!("that {least} of {admitted} are counted"), || {
                 Some(fleet.counted(&subjects()[1])).filter(|counted| *counted >= least)
             });
-            assert!(told <= admitted, "{told} counted, {admitted} admitted");
+            assert!(counted <= admitted, "{counted} counted, {admitted} admitted");
         }
         let words = seen.each_ref().map(|seen| seen.words());
         println!("{fault}: both agree after {:?}, {unsure} unsure: {words:?}", mended.elapsed());
@@ -84,7 +83,7 @@ fn regions_that_are_cut_apart_go_on_and_agree_afterwards() {
     loads.iter().for_each(|load| load.wait_for(Rests::OnTheStore, 200));
     for fleet in &pair.fleets {
         assert!(fleet.nodes.iter().all(|node| !node.store.is_degraded()), "its own server is well");
-        eventually("that the other region waits to be told", || {
+        eventually("that counts for the other region are pending", || {
             (fleet.sum(|metrics| metrics.pending as u64) > 0).then_some(())
         });
     }
@@ -94,7 +93,7 @@ fn regions_that_are_cut_apart_go_on_and_agree_afterwards() {
 }
 
 #[test]
-fn a_region_whose_server_hangs_is_told_what_the_other_counted() {
+fn a_region_whose_server_hung_receives_the_counts_of_the_other() {
     let pair = Pair::start();
     let loads = pair.load(&subjects());
     loads.iter().for_each(|load| load.wait_for(Rests::OnTheStore, 30));
@@ -123,16 +122,16 @@ fn a_node_whose_clock_is_wrong_still_tells_the_other_region_everything() {
     assert!(here.send(0, Verb::Check, subject.check()).unwrap().decision.is_admitted());
     eventually("that the server's clock is known", || (here.counted(&subject) == 1).then_some(()));
     let load = here.load(vec![subject.clone()]);
-    // Over many beats: what is told at one of them must not depend on the one before.
+    // Over many beats: a flush must not depend on the one before.
     for _ in 0..20 {
         let flushes = here.sum(|metrics| metrics.flushes);
         eventually("another beat", || (here.sum(|it| it.flushes) > flushes).then_some(()));
     }
     let admitted = 1 + load.stop().sum(|tally| tally.firm + tally.local);
     for fleet in [&here, &there] {
-        let told = eventually("that all is told", || {
-            Some(fleet.counted(&subject)).filter(|told| *told >= admitted)
+        let counted = eventually("that all is counted", || {
+            Some(fleet.counted(&subject)).filter(|counted| *counted >= admitted)
         });
-        assert_eq!(told, admitted);
+        assert_eq!(counted, admitted);
     }
 }

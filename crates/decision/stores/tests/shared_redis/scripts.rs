@@ -7,7 +7,7 @@ use tidegate_test_servers::server::Server;
 const FLUSHES: u64 = 20;
 
 #[test]
-fn scripts_that_are_flushed_under_load_are_loaded_again_and_nobody_notices() {
+fn scripts_that_are_flushed_under_load_are_loaded_again_without_an_error() {
     let server = Server::redis();
     let fleet = Plan::new(3, &server.url()).unhurried().start();
     let load = fleet.load(every_mode());

@@ -19,7 +19,7 @@ fn at(millis: u64) -> Timestamp {
     START.after(Nanos::from_millis(millis))
 }
 
-/// Processes on one server; each beat renews what is due.
+/// Processes on one server; each beat renews the slots that are due.
 struct Bench {
     server: Server,
     nodes: Vec<RedisStore>,
@@ -28,7 +28,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// So many processes with these options of the URL.
+    /// Starts `nodes` processes with these options of the URL.
     async fn start(nodes: usize, options: &str) -> Self {
         let server = Server::redis();
         let settings = RedisSettings::parse(&format!("{}{options}", server.url())).unwrap();
@@ -112,7 +112,7 @@ async fn a_slot_lives_on_while_it_is_held_and_comes_back_afterwards() {
     bench.turn(12_000);
     assert_eq!(bench.left(0, slot).await, 0);
 
-    // Nobody renews it any more: at thirteen it has come back.
+    // It is not renewed any more: after thirteen seconds it is free.
     bench.turn(13_000);
     assert_eq!(bench.left(0, slot).await, 1);
 
@@ -131,7 +131,7 @@ async fn slots_of_a_node_that_dies_are_back_when_its_lease_is_over_and_no_sooner
     bench.hold(0, slot(&limit, 1)).await;
     bench.hold(0, slot(&limit, 2)).await;
 
-    // While it lives nobody else gets them, for many leases.
+    // While the holder lives, no other gets the slots, for many leases.
     while bench.now < 95_000 {
         bench.pass(bench.now + 500, 0).await;
         let asked = bench.ask(1, Verb::Check, slot(&limit, 3)).await;
@@ -156,7 +156,7 @@ fn by_the_defaults_slots_of_a_node_that_dies_are_back_within_eleven_seconds() {
 }
 
 #[tokio::test]
-async fn a_slot_that_nobody_renews_has_its_whole_time_to_live_beside_those_on_a_lease() {
+async fn a_slot_that_is_not_renewed_keeps_its_whole_time_to_live_next_to_leased_slots() {
     let mut bench = Bench::start(2, "?slot_lease=3s").await;
     let limit = slots(3, 60);
     assert!(bench.ask(0, Verb::Check, slot(&limit, 1)).await.is_admitted());

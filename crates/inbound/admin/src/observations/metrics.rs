@@ -1,4 +1,4 @@
-//! The metrics of what is remembered of verdicts.
+//! The metrics of observed verdicts.
 
 use tidegate_engine::outcomes;
 use tidegate_metrics::{Collector, Exposition};
@@ -26,8 +26,9 @@ impl Collector for Observations {
         out.single(UNKNOWN_DOMAINS, unknown);
         let mut by_value = out.family(VALUE_HITS);
         for series in self.values() {
+            let labels = &series.labels;
             for (outcome, count) in outcomes(&series.tally) {
-                by_value.sample(&[&series.domain, &series.path, &series.limit, outcome], count);
+                by_value.sample(&[&labels.domain, &labels.path, &labels.limit, outcome], count);
             }
         }
         let dropped = [("value_hits", self.hits_beyond_series()), ("contention", self.missed())];

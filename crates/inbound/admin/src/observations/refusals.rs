@@ -1,4 +1,4 @@
-//! Who is refused most: limits, and the callers behind them.
+//! The most refused: by limit, and by caller.
 
 use std::fmt::Write;
 use std::hash::{BuildHasher, Hash, Hasher};
@@ -10,11 +10,11 @@ use tidegate_engine::{Entry, Request, Role, Ruling, Verdict};
 use super::shards::Shards;
 use super::sketch::{Frequent, Sketch};
 
-/// Counters for each row that is shown: with more of them errors are smaller.
+/// Counters for each row that is shown: more counters make smaller errors.
 const COUNTERS_PER_ROW: usize = 16;
-/// The most bytes of a caller that are kept, at some bytes more for a mark.
+/// The most bytes of a caller's key that are kept, without the mark of a cut.
 const KEY_BYTES_MAX: usize = 200;
-/// Rows that can be asked for; at a few hundred bytes a counter that is some megabytes.
+/// The most rows: at a few hundred bytes for each counter they take some megabytes.
 pub(super) const TOP_MAX: usize = 1_000;
 
 /// The limit that refuses.
@@ -27,7 +27,7 @@ pub(crate) struct RefusingLimit {
     pub(crate) shadow: bool,
 }
 
-/// Who is refused, and by which limit.
+/// A refused caller, and the limit that refuses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct RefusedKey {
     #[serde(flatten)]
@@ -39,9 +39,9 @@ pub(crate) struct RefusedKey {
 /// One row of the most refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct TopRow<L> {
-    /// Refusals, at least as many as there were.
+    /// Refusals; never too few.
     pub(crate) refusals: u64,
-    /// By how much they may be too many.
+    /// The most by which they are too many.
     pub(crate) error: u64,
     #[serde(flatten)]
     pub(crate) label: L,
@@ -50,15 +50,15 @@ pub(crate) struct TopRow<L> {
 /// The most refused, as of one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct TopReading {
-    /// All refusals since they are counted.
+    /// All refusals since counting began.
     pub(crate) refusals: u64,
-    /// Refusals that were not counted because others were being counted.
+    /// Refusals that were lost because another thread held the lock.
     pub(crate) missed: u64,
     pub(crate) limits: Vec<TopRow<RefusingLimit>>,
     pub(crate) keys: Vec<TopRow<RefusedKey>>,
 }
 
-/// Follows who is refused most.
+/// Counts refusals by limit and by caller.
 #[derive(Debug)]
 pub(super) struct Refusals {
     top: usize,
@@ -79,14 +79,14 @@ impl Refusals {
         }
     }
 
-    /// Takes note of who refused, if anyone did.
+    /// Counts the refusals of a verdict.
     pub(super) fn observe(&self, request: &Request<'_>, verdict: &Verdict) {
         if verdict.is_admitted() && !verdict.refused_in_shadow() {
             return;
         }
         for ruling in verdict.rulings() {
             let shadow = ruling.role == Role::Observed;
-            // One quota of several may refuse while the request passes.
+            // One of several quotas may refuse while the request passes.
             let counts = shadow || !verdict.is_admitted();
             if counts && !ruling.decision.is_admitted() {
                 self.refused(request, verdict, ruling, shadow);
@@ -94,8 +94,7 @@ impl Refusals {
         }
     }
 
-    /// Takes note of who turned a request away that was admitted before. What shadow would have
-    /// refused was noted then.
+    /// Counts the refusals of a request that was admitted before. Those in shadow were counted then.
     pub(super) fn observe_turned_away(&self, request: &Request<'_>, verdict: &Verdict) {
         for ruling in verdict.rulings() {
             if ruling.role != Role::Observed && !ruling.decision.is_admitted() {
@@ -105,10 +104,8 @@ impl Refusals {
     }
 
     fn refused(&self, request: &Request<'_>, verdict: &Verdict, ruling: &Ruling, shadow: bool) {
-        let entries = usize::try_from(ruling.descriptor)
-            .ok()
-            .and_then(|at| request.descriptors.get(at))
-            .map_or(&[][..], |descriptor| descriptor.entries);
+        let descriptor = super::descriptor_of(request, ruling);
+        let entries = descriptor.map_or(&[][..], |descriptor| descriptor.entries);
         let identity = verdict.limit(ruling).map(|limit| limit.identity);
         let by = || RefusingLimit {
             domain: shortened(request.domain),
@@ -152,7 +149,7 @@ impl Refusals {
 
 fn rows<L: Clone>(shards: &Shards<Sketch<L>>, top: usize) -> Vec<TopRow<L>> {
     let mut rows = Vec::new();
-    // A thing is always counted in the same shard, so rows need no adding up.
+    // A hash is always counted in the same shard, so no two rows are the same.
     shards.each(|sketch| {
         rows.extend(sketch.rows().map(|Frequent { label, count, error }| TopRow {
             refusals: count,
@@ -165,8 +162,7 @@ fn rows<L: Clone>(shards: &Shards<Sketch<L>>, top: usize) -> Vec<TopRow<L>> {
     rows
 }
 
-/// A caller in words: `user="7" path="/x"`. What a terminal would not show is
-/// escaped, and a long one is cut.
+/// The key of a caller as text, such as `user="7" path="/x"`. Unprintable characters are escaped; a long text is cut.
 fn key_text(entries: &[Entry<'_>]) -> String {
     let mut text = String::new();
     for (at, entry) in entries.iter().enumerate() {
@@ -181,7 +177,7 @@ fn key_text(entries: &[Entry<'_>]) -> String {
     shortened(&text)
 }
 
-/// Not more than can be shown, so that a long one costs no more to escape.
+/// The part that can be shown: the rest of a long text is not even escaped.
 fn start_of(text: &str) -> &str {
     text.get(..text.floor_char_boundary(KEY_BYTES_MAX)).unwrap_or_default()
 }

@@ -1,38 +1,37 @@
-//! State that many threads change for a moment each.
+//! State that many threads change briefly.
 //!
-//! Verdicts must not wait for those who watch them. A thread that finds its
-//! shard taken looks again for about as long as a change takes, then gives up;
-//! what is lost that way is counted.
+//! A verdict must not wait for its observer. A thread that finds its shard locked spins for about as long as a change
+//! takes, then gives up; lost changes are counted.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
 const SHARDS: usize = 8;
-/// A change takes about a hundred nanoseconds; so does this many pauses.
-const LOOKS_MAX: u32 = 64;
+/// A change takes about a hundred nanoseconds; so do this many spins.
+const SPINS_MAX: u32 = 64;
 
-/// The same state several times, each for a part of the hashes.
+/// Shards of a state, each for a part of the hashes.
 #[derive(Debug)]
 pub(super) struct Shards<T> {
-    shards: [Padded<T>; SHARDS],
+    shards: [PaddedShard<T>; SHARDS],
     missed: AtomicU64,
 }
 
-/// A shard in cache lines of its own, so that neighbours do not disturb it.
+/// A shard in cache lines of its own, to avoid false sharing.
 #[derive(Debug)]
 #[repr(align(64))]
-struct Padded<T>(Mutex<T>);
+struct PaddedShard<T>(Mutex<T>);
 
 impl<T> Shards<T> {
     pub(super) fn new(mut shard: impl FnMut() -> T) -> Self {
         Shards {
-            shards: std::array::from_fn(|_| Padded(Mutex::new(shard()))),
+            shards: std::array::from_fn(|_| PaddedShard(Mutex::new(shard()))),
             missed: AtomicU64::new(0),
         }
     }
 
-    /// What one shard gets of something that all share, rounded up.
+    /// One shard's part of a total, rounded up.
     pub(super) const fn share_of(whole: usize) -> usize {
         whole.div_ceil(SHARDS)
     }
@@ -40,8 +39,8 @@ impl<T> Shards<T> {
     /// Changes the shard of this hash, or counts a miss.
     pub(super) fn change(&self, hash: u64, change: impl FnOnce(&mut T)) {
         let [first, ..] = hash.to_be_bytes();
-        let Some(Padded(shard)) = self.shards.get(usize::from(first) % SHARDS) else { return };
-        for _ in 0..LOOKS_MAX {
+        let Some(PaddedShard(shard)) = self.shards.get(usize::from(first) % SHARDS) else { return };
+        for _ in 0..SPINS_MAX {
             if let Some(mut shard) = shard.try_lock() {
                 return change(&mut shard);
             }
@@ -50,9 +49,9 @@ impl<T> Shards<T> {
         self.missed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Looks at every shard, one after the other; this one waits.
+    /// Calls `look` with every shard; waits for each lock.
     pub(super) fn each(&self, mut look: impl FnMut(&mut T)) {
-        for Padded(shard) in &self.shards {
+        for PaddedShard(shard) in &self.shards {
             look(&mut shard.lock());
         }
     }

@@ -1,25 +1,22 @@
-//! The most frequent of many things, in bounded memory.
+//! The most frequent items of a stream, in bounded memory.
 //!
-//! Space-Saving: a fixed number of counters, one for each thing that is
-//! followed. A thing that is not followed takes over the smallest counter, and
-//! that counter's value becomes its error. So a count is never too low, it is
-//! too high by at most its error, and a thing with more than `observed /
-//! counters` occurrences is always followed. Chosen over a sketch of hashes
-//! because the error stands beside each row, where an operator sees it.
+//! The Space-Saving algorithm: a fixed number of counters, one for each tracked item. An item that is not tracked takes
+//! over the smallest counter, and that counter's value becomes its error. So a count is never too low, it is too high by
+//! at most its error, and an item with more than `observed / counters` occurrences is always tracked. Chosen over a
+//! count-min sketch because each row has its own error, which operators see.
 //!
-//! Knows things by a hash; how they are shown is a label that is made once, when
-//! a thing is first followed. Locks nothing.
+//! Items are identified by a hash; a label to show is made once, when an item is first tracked. Nothing is locked.
 
 use hashbrown::HashTable;
 
-/// Follows the most frequent things.
+/// Tracks the most frequent items.
 #[derive(Debug)]
 pub(super) struct Sketch<L> {
     counters: Vec<Counter<L>>,
     counters_max: usize,
-    /// The counter of a hash.
-    places: HashTable<usize>,
-    /// Counters as a heap, the smallest first.
+    /// The index of a hash's counter.
+    indexes: HashTable<usize>,
+    /// The indexes of counters as a heap, the smallest first.
     heap: Vec<usize>,
     observed: u64,
 }
@@ -30,17 +27,17 @@ struct Counter<L> {
     label: L,
     count: u64,
     error: u64,
-    /// Its place in the heap.
+    /// Its position in the heap.
     at: usize,
 }
 
-/// One thing that is followed.
+/// One tracked item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Frequent<L> {
     pub(super) label: L,
-    /// At least as often as it occurred.
+    /// Occurrences; never too few.
     pub(super) count: u64,
-    /// By how much the count may be too high.
+    /// The most by which the count is too high.
     pub(super) error: u64,
 }
 
@@ -51,24 +48,24 @@ impl<L> Sketch<L> {
         Sketch {
             counters: Vec::new(),
             counters_max,
-            places: HashTable::new(),
+            indexes: HashTable::new(),
             heap: Vec::new(),
             observed: 0,
         }
     }
 
-    /// One more of the thing with this hash.
+    /// Counts one occurrence of the item with this hash.
     pub(super) fn count(&mut self, hash: u64, label: impl FnOnce() -> L) {
         self.observed = self.observed.saturating_add(1);
         let counters = &self.counters;
-        let found = self.places.find(hash, |place| counters[*place].hash == hash).copied();
-        let place = match found {
-            Some(place) => place,
-            None if self.counters.len() < self.counters_max => self.follow(hash, label()),
+        let found = self.indexes.find(hash, |index| counters[*index].hash == hash).copied();
+        let index = match found {
+            Some(index) => index,
+            None if self.counters.len() < self.counters_max => self.track(hash, label()),
             None => self.take_over(hash, label()),
         };
-        self.counters[place].count = self.counters[place].count.saturating_add(1);
-        self.sink(self.counters[place].at);
+        self.counters[index].count = self.counters[index].count.saturating_add(1);
+        self.sink(self.counters[index].at);
     }
 
     /// How many occurrences were counted.
@@ -76,7 +73,7 @@ impl<L> Sketch<L> {
         self.observed
     }
 
-    /// What is followed, in no order.
+    /// The tracked items, in no order.
     pub(super) fn rows(&self) -> impl Iterator<Item = Frequent<&L>> {
         self.counters.iter().map(|counter| Frequent {
             label: &counter.label,
@@ -90,37 +87,37 @@ impl<L> Sketch<L> {
         *self = Sketch::new(self.counters_max);
     }
 
-    /// A counter of its own, at zero.
-    fn follow(&mut self, hash: u64, label: L) -> usize {
-        let place = self.counters.len();
+    /// Adds a counter at zero, and returns its index.
+    fn track(&mut self, hash: u64, label: L) -> usize {
+        let index = self.counters.len();
         self.counters.push(Counter { hash, label, count: 0, error: 0, at: self.heap.len() });
-        self.heap.push(place);
+        self.heap.push(index);
         self.rise(self.heap.len() - 1);
-        self.remember(hash, place);
-        place
+        self.insert_index(hash, index);
+        index
     }
 
-    /// The smallest counter, as it stands.
+    /// Gives the smallest counter to an item, with its count, and returns its index.
     fn take_over(&mut self, hash: u64, label: L) -> usize {
-        let place = self.heap[0];
-        let counter = &mut self.counters[place];
+        let index = self.heap[0];
+        let counter = &mut self.counters[index];
         let before = counter.hash;
         counter.hash = hash;
         counter.label = label;
         counter.error = counter.count;
-        if let Ok(entry) = self.places.find_entry(before, |known| *known == place) {
+        if let Ok(entry) = self.indexes.find_entry(before, |known| *known == index) {
             entry.remove();
         }
-        self.remember(hash, place);
-        place
+        self.insert_index(hash, index);
+        index
     }
 
-    fn remember(&mut self, hash: u64, place: usize) {
+    fn insert_index(&mut self, hash: u64, index: usize) {
         let counters = &self.counters;
-        self.places.insert_unique(hash, place, |place| counters[*place].hash);
+        self.indexes.insert_unique(hash, index, |index| counters[*index].hash);
     }
 
-    /// Moves the counter at this place of the heap down until it fits.
+    /// Moves the counter at this position of the heap down until it fits.
     fn sink(&mut self, mut at: usize) {
         loop {
             let children = [2 * at + 1, 2 * at + 2];
@@ -134,7 +131,7 @@ impl<L> Sketch<L> {
         }
     }
 
-    /// Moves the counter at this place of the heap up until it fits.
+    /// Moves the counter at this position of the heap up until it fits.
     fn rise(&mut self, mut at: usize) {
         while at > 0 {
             let above = (at - 1) / 2;

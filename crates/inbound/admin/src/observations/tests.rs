@@ -232,7 +232,7 @@ fn hits_are_kept_by_value_where_a_rule_asks_for_it() {
     let series: Vec<_> = observations
         .values()
         .into_iter()
-        .map(|series| (series.path, series.tally.within, series.tally.over))
+        .map(|series| (series.labels.path, series.tally.within, series.tally.over))
         .collect();
     assert_eq!(series, [("user_7".to_owned(), 1, 0), ("user_8".to_owned(), 1, 1)]);
 }
@@ -258,7 +258,8 @@ fn a_million_values_stay_within_the_maximum_of_series_and_add_up() {
     assert_eq!(series.len(), 101);
     assert_eq!(series.iter().map(|series| series.tally.within).sum::<u64>(), VALUES);
     assert_eq!(observations.hits_beyond_series(), VALUES - 100);
-    let others = series.iter().find(|series| series.path == tidegate_engine::OTHERS).unwrap();
+    let others =
+        series.iter().find(|series| series.labels.path == tidegate_engine::OTHERS).unwrap();
     assert_eq!(others.tally.within, VALUES - 100);
 }
 

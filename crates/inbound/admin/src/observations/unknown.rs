@@ -6,9 +6,9 @@ use parking_lot::Mutex;
 
 use tidegate_engine::OTHERS;
 
-/// Callers choose the names, so only so many are told apart.
+/// The most domains with a count of their own: callers choose the names.
 const DOMAINS_MAX: usize = 1_000;
-/// Names longer than this are told apart by their start.
+/// Longer names are cut to this length.
 const NAME_BYTES_MAX: usize = 128;
 
 /// Descriptors by unknown domain.
@@ -24,8 +24,8 @@ struct Counts {
 }
 
 impl UnknownDomains {
-    /// Counts the descriptors of one request. Waits its turn: such requests
-    /// are misconfigured and ask for nothing else.
+    /// Counts the descriptors of one request. Waits for the lock: such requests are misconfigured and nothing else is
+    /// done for them.
     pub(super) fn count(&self, domain: &str, descriptors: usize) {
         let descriptors = u64::try_from(descriptors).unwrap_or(u64::MAX);
         let domain = domain.get(..domain.floor_char_boundary(NAME_BYTES_MAX)).unwrap_or_default();

@@ -1,8 +1,7 @@
-//! Names that statistics systems take.
+//! Names that statistics systems accept.
 
-/// As envoyproxy/ratelimit cleans its names: `:` and `|` become `_`, and so do
-/// the dots of IPv4 addresses, since a dot separates levels. What cannot stand
-/// in a line becomes `_` too.
+/// Cleans a name like envoyproxy/ratelimit: `:` and `|` become `_`, and so do the dots of IPv4 addresses, because a dot
+/// separates levels. Control characters and spaces become `_` too.
 pub(super) fn clean(text: &str) -> String {
     let mut cleaned = String::with_capacity(text.len());
     let mut rest = text;
@@ -24,7 +23,7 @@ pub(super) fn clean(text: &str) -> String {
     cleaned
 }
 
-/// The length of the IPv4 address that the text begins with; zero when it does not.
+/// The length of the IPv4 address at the start of the text; zero if there is none.
 fn address_length(text: &str) -> usize {
     let mut length = 0;
     for part in 0..4 {

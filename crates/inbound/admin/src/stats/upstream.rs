@@ -1,15 +1,14 @@
 //! The statistics of envoyproxy/ratelimit, by their names there.
 //!
-//! One rule has one limit there; where ours has several, the limit's name
-//! follows the path. Rules whose metrics show values of requests are listed by
-//! those values, as there, up to the maximum of such series.
+//! A rule has one limit there; if ours has several, the limit's name follows the path. Rules whose metrics show values of
+//! requests are listed by those values, up to the maximum of such series.
 
 use tidegate_engine::{Clock, Tally};
 
 use super::StatsReading;
 use super::name::clean;
-use crate::door::Inner;
-use crate::observations::Reason;
+use crate::observations::{Reason, Series};
+use crate::service::Inner;
 
 /// The meter of the door that envoyproxy/ratelimit has too.
 const RLS: &str = "grpc";
@@ -24,9 +23,9 @@ pub(super) fn read<S, C: Clock>(door: &Inner<S, C>) -> StatsReading {
         let limit = if hits.one_of_several { of.limit.as_str() } else { "" };
         limit_stats(&mut stats, &of.domain, &of.rule, limit, &hits.tally);
     }
-    for series in door.parts.observations.values() {
-        let limit = if series.one_of_several { series.limit.as_str() } else { "" };
-        limit_stats(&mut stats, &series.domain, &series.path, limit, &series.tally);
+    for Series { labels, tally } in door.parts.observations.values() {
+        let limit = if labels.one_of_several { labels.limit.as_str() } else { "" };
+        limit_stats(&mut stats, &labels.domain, &labels.path, limit, &tally);
     }
     for (domain, count) in door.parts.observations.unknown_domains() {
         let domain = clean(&domain);

@@ -205,6 +205,8 @@ fn gateway_reading() -> GatewayReading {
         tunnels: 10,
         broken: 11,
         log_dropped: 12,
+        kept: vec![("served", 1)],
+        key_set_fetches: (1, 0),
     }
 }
 

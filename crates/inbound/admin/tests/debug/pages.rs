@@ -7,6 +7,7 @@ use http::Method;
 use serde_json::json;
 use tidegate_admin::{DebugParts, DebugSettings, DeliveryReading};
 use tidegate_metrics::{AnswerKind, Meter};
+use tidegate_requests::AccessPolicy;
 
 use super::support::{START, Stage};
 
@@ -228,8 +229,10 @@ async fn without_compat_statistics_have_our_names() {
 
 #[tokio::test]
 async fn the_most_refused_are_shown_first_with_their_error() {
-    let stage =
-        Stage::two_a_day(DebugSettings { changes_without_token: true, ..DebugSettings::default() });
+    let stage = Stage::two_a_day(DebugSettings {
+        access: AccessPolicy::local(),
+        ..DebugSettings::default()
+    });
     assert!(stage.get("/top").await.body.contains("nobody"));
     for user in ["7", "7", "7", "8", "8", "8", "8"] {
         stage.check("user", user);

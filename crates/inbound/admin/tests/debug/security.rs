@@ -1,7 +1,15 @@
 //! Who may change anything, and who may not.
 
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
 use http::Method;
-use tidegate_admin::{DebugParts, DebugSettings, LogLevel, Token};
+use http_body::{Body, Frame};
+use hyper::service::Service;
+use tidegate_admin::{DebugParts, DebugSettings, LogLevel};
+use tidegate_requests::{AccessPolicy, AccessToken, AccessTokens, HostNames};
 
 use super::support::Stage;
 
@@ -30,7 +38,13 @@ fn stage(settings: DebugSettings) -> Stage {
 }
 
 fn with_token() -> DebugSettings {
-    DebugSettings { token: Some(Token::new(TOKEN).unwrap()), ..DebugSettings::default() }
+    with_access(false)
+}
+
+fn with_access(changes_without_token: bool) -> DebugSettings {
+    let tokens = AccessTokens::new([AccessToken::of_secret("debug.token", TOKEN).unwrap()]);
+    let access = AccessPolicy { tokens, changes_without_token };
+    DebugSettings { access, ..DebugSettings::default() }
 }
 
 /// Every route that the door itself lists, so that a new one cannot be forgotten here.
@@ -113,7 +127,7 @@ async fn without_a_token_changes_are_off() {
 
 #[tokio::test]
 async fn without_a_token_changes_can_be_allowed_but_not_for_browsers() {
-    let settings = DebugSettings { changes_without_token: true, ..DebugSettings::default() };
+    let settings = DebugSettings { access: AccessPolicy::local(), ..DebugSettings::default() };
     let stage = stage(settings);
     for (method, path) in changing_routes(&stage).await {
         let body = body_for(&method, &path);
@@ -127,7 +141,7 @@ async fn without_a_token_changes_can_be_allowed_but_not_for_browsers() {
 
 #[tokio::test]
 async fn a_token_closes_changes_even_where_they_were_allowed_without_one() {
-    let settings = DebugSettings { changes_without_token: true, ..with_token() };
+    let settings = with_access(true);
     let answer = stage(settings).send(Method::POST, "/reload", &[], "").await;
     assert_eq!(answer.status, 401);
 }
@@ -165,5 +179,71 @@ async fn the_token_is_shown_nowhere() {
         let body = body_for(&method, &path);
         let answer = stage.send(method, &path, &[("authorization", &token)], body).await;
         assert!(!answer.body.contains(TOKEN), "{path}");
+    }
+}
+
+/// A body that never arrives.
+struct SilentBody;
+
+impl Body for SilentBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Pending
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_does_not_arrive_is_given_up() {
+    let stage = stage(with_token());
+    let request = http::Request::put("/switches/kill")
+        .header("authorization", format!("Bearer {TOKEN}"))
+        .body(SilentBody)
+        .unwrap();
+    let Ok(answer) = stage.door.call(request).await;
+    assert_eq!(answer.status(), 408);
+}
+
+/// The SHA-256 of `correct-horse-battery-staple` as a token with these roles.
+fn written(roles_and_expiry: &str) -> AccessToken {
+    let hash = "87cbebfeebc05f7c54ac9336c4b4bbec831227a641951a4bde7edd56020f8590";
+    format!("{hash} operator {roles_and_expiry}").parse().unwrap()
+}
+
+#[tokio::test]
+async fn a_token_opens_the_pages_of_its_roles_until_it_expires() {
+    let token = format!("Bearer {TOKEN}");
+    for (roles, read, change) in [
+        ("read", 200, 403),
+        ("change", 403, 202),
+        ("read+change", 200, 202),
+        ("check", 403, 403),
+        ("read+change 2020-01-01", 401, 401),
+    ] {
+        let access =
+            AccessPolicy { tokens: AccessTokens::new([written(roles)]), ..AccessPolicy::default() };
+        let stage = stage(DebugSettings { access, ..DebugSettings::default() });
+        let sent = [("authorization", token.as_str())];
+        assert_eq!(stage.send(Method::GET, "/top", &sent, "").await.status, read, "{roles}");
+        assert_eq!(stage.send(Method::POST, "/reload", &sent, "").await.status, change, "{roles}");
+        assert_eq!(stage.get("/metrics").await.status, 200, "{roles}");
+    }
+}
+
+#[tokio::test]
+async fn other_host_names_are_rejected_with_the_setting() {
+    let hosts = HostNames::new(["debug.internal".to_owned()]);
+    let stage = stage(DebugSettings { hosts, ..DebugSettings::default() });
+    for host in ["localhost:6070", "127.0.0.1", "[::1]:6070", "debug.internal"] {
+        assert_eq!(stage.send(Method::GET, "/stats", &[("host", host)], "").await.status, 200);
+    }
+    for (method, path) in routes(&stage).await {
+        let answer = stage.send(method, &path, &[("host", "evil.example")], "").await;
+        assert_eq!(answer.status, 421, "{path}");
+        assert!(answer.body.contains("`debug.hosts`"), "{}", answer.body);
     }
 }

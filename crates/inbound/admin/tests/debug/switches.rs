@@ -6,6 +6,7 @@ use http::Method;
 use parking_lot::Mutex;
 use serde_json::json;
 use tidegate_admin::{DebugParts, DebugSettings, LogLevel};
+use tidegate_requests::AccessPolicy;
 
 use tidegate_engine::{Clock, Nanos};
 use tidegate_overload::{Limiter, Mode, Percent};
@@ -17,7 +18,7 @@ fn stage(rules: &str) -> (Stage, Arc<Mutex<Vec<String>>>) {
     let said = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&said);
     let parts = DebugParts {
-        settings: DebugSettings { changes_without_token: true, ..DebugSettings::default() },
+        settings: DebugSettings { access: AccessPolicy::local(), ..DebugSettings::default() },
         on_change: Some(Box::new(move |change| heard.lock().push(change.to_string()))),
         ..DebugParts::default()
     };
@@ -143,7 +144,7 @@ impl LogLevel for TwoLevels {
 #[tokio::test]
 async fn the_log_level_is_shown_and_changed() {
     let parts = DebugParts {
-        settings: DebugSettings { changes_without_token: true, ..DebugSettings::default() },
+        settings: DebugSettings { access: AccessPolicy::local(), ..DebugSettings::default() },
         log_level: Some(Box::new(TwoLevels(Mutex::new("info".to_owned())))),
         ..DebugParts::default()
     };
@@ -164,7 +165,7 @@ async fn rules_are_read_again_on_request() {
     let asked = Arc::new(Mutex::new(0));
     let counted = Arc::clone(&asked);
     let parts = DebugParts {
-        settings: DebugSettings { changes_without_token: true, ..DebugSettings::default() },
+        settings: DebugSettings { access: AccessPolicy::local(), ..DebugSettings::default() },
         reload: Some(Box::new(move || *counted.lock() += 1)),
         ..DebugParts::default()
     };
@@ -203,7 +204,7 @@ async fn a_limiter_is_switched_and_goes_back_to_what_is_configured() {
 #[tokio::test]
 async fn what_protects_the_node_is_switched_and_killed_with_the_rest() {
     let (protection, switchboard) = protected(&bare_engine());
-    let settings = DebugSettings { changes_without_token: true, ..DebugSettings::default() };
+    let settings = DebugSettings { access: AccessPolicy::local(), ..DebugSettings::default() };
     let parts = DebugParts { settings, switchboard: Some(switchboard), ..DebugParts::default() };
     let stage = Stage::new(TWO_LIMITS, parts);
     let body = r#"{"limiter": "gate", "mode": "enforce 25%"}"#;
@@ -235,7 +236,7 @@ async fn a_limiter_that_is_not_there_or_a_mode_that_is_none_is_told() {
 #[tokio::test]
 async fn a_switch_for_a_while_says_how_long_it_lasts() {
     let (protection, switchboard) = protected(&bare_engine());
-    let settings = DebugSettings { changes_without_token: true, ..DebugSettings::default() };
+    let settings = DebugSettings { access: AccessPolicy::local(), ..DebugSettings::default() };
     let board = Arc::clone(&switchboard);
     let parts = DebugParts { settings, switchboard: Some(switchboard), ..DebugParts::default() };
     let stage = Stage::new(TWO_LIMITS, parts);

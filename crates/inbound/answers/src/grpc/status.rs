@@ -48,6 +48,8 @@ pub(crate) fn write(
 pub(crate) fn code(status: StatusCode) -> u8 {
     match status {
         StatusCode::TOO_MANY_REQUESTS | StatusCode::PAYLOAD_TOO_LARGE => 8,
+        StatusCode::UNAUTHORIZED => 16,
+        StatusCode::FORBIDDEN => 7,
         StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED => 12,
         StatusCode::BAD_GATEWAY
         | StatusCode::SERVICE_UNAVAILABLE

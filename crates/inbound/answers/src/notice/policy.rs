@@ -6,6 +6,8 @@ use tidegate_engine::{
     Algorithm, Decision, Nanos, RefusalStatus, Retry, Role, RuleLimit, Ruling, Verdict, WhenOver,
 };
 
+use super::whole_seconds;
+
 /// The most characters of a name that clients see.
 pub const NAME_CHARS_MAX: usize = 128;
 
@@ -70,10 +72,7 @@ impl<'v> Policy<'v> {
     /// The seconds that the remaining units have to last: until the refused request would pass, or else until the
     /// limit is as good as unused.
     pub fn effective_window_seconds(&self) -> Option<u64> {
-        match self.retry() {
-            Retry::After(wait) => Some(wait.as_secs_ceil().max(1)),
-            Retry::Now | Retry::Never => self.reset_after().map(Nanos::as_secs_ceil),
-        }
+        whole_seconds(self.retry()).or_else(|| self.reset_after().map(Nanos::as_secs_ceil))
     }
 
     /// When the limit is as good as unused; [`None`] for requests in flight, which cannot be predicted.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
-use crate::cause::Wording;
+use crate::cause::CauseText;
 
 /// The usual page.
 pub(super) const PAGE: &str = concat!(
@@ -13,15 +13,17 @@ pub(super) const PAGE: &str = concat!(
 );
 
 /// The words that a template can have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Word {
-    Type,
-    Status,
-    Code,
-    Title,
-    Detail,
-    Quota,
-}
+const WORDS: [(&str, Word); 6] = [
+    ("type", |wording| wording.problem_type.into()),
+    ("status", |wording| wording.status.as_u16().to_string().into()),
+    ("code", |wording| wording.code.into()),
+    ("title", |wording| wording.title.into()),
+    ("detail", |wording| (&*wording.detail).into()),
+    ("quota", |wording| wording.quota.into()),
+];
+
+/// Returns the value of a word.
+type Word = for<'w> fn(&'w CauseText<'_>) -> Cow<'w, str>;
 
 /// How values are escaped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +56,7 @@ pub enum TemplateError {
 impl Template {
     pub(super) fn json(text: &str) -> Result<Self, TemplateError> {
         let template = Template::parse(text, Escape::Json);
-        let sample = Wording {
+        let sample = CauseText {
             status: http::StatusCode::TOO_MANY_REQUESTS,
             code: "code",
             problem_type: "type",
@@ -81,8 +83,9 @@ impl Template {
             let (before, from) = rest.split_at(begin);
             plain.push_str(before);
             let word = from.find('}').and_then(|end| {
-                let word = word(from.get(1..end)?)?;
-                Some((word, from.get(end.saturating_add(1)..)?))
+                let name = from.get(1..end)?;
+                let (_, word) = WORDS.iter().find(|(known, _)| *known == name)?;
+                Some((*word, from.get(end.saturating_add(1)..)?))
             });
             match word {
                 Some((word, behind)) => {
@@ -101,27 +104,15 @@ impl Template {
         Template { parts: parts.into(), escape }
     }
 
-    pub(super) fn fill(&self, wording: &Wording<'_>) -> Bytes {
+    pub(super) fn fill(&self, wording: &CauseText<'_>) -> Bytes {
         let mut out = String::new();
         for part in &self.parts {
             match part {
                 Part::Text(text) => out.push_str(text),
-                Part::Word(word) => self.write_word(&mut out, *word, wording),
+                Part::Word(word) => self.escape(&mut out, &word(wording)),
             }
         }
         Bytes::from(out)
-    }
-
-    fn write_word(&self, out: &mut String, word: Word, wording: &Wording<'_>) {
-        let text = match word {
-            Word::Type => Cow::Borrowed(wording.problem_type),
-            Word::Status => Cow::Owned(wording.status.as_u16().to_string()),
-            Word::Code => Cow::Borrowed(wording.code),
-            Word::Title => Cow::Borrowed(wording.title),
-            Word::Detail => Cow::Borrowed(&*wording.detail),
-            Word::Quota => Cow::Borrowed(wording.quota),
-        };
-        self.escape(out, &text);
     }
 
     fn escape(&self, out: &mut String, text: &str) {
@@ -146,16 +137,4 @@ impl Template {
             }
         }
     }
-}
-
-fn word(name: &str) -> Option<Word> {
-    Some(match name {
-        "type" => Word::Type,
-        "status" => Word::Status,
-        "code" => Word::Code,
-        "title" => Word::Title,
-        "detail" => Word::Detail,
-        "quota" => Word::Quota,
-        _ => return None,
-    })
 }

@@ -68,6 +68,13 @@ pub(crate) struct BodyProgress {
     state: AtomicU8,
 }
 
+impl BodyState {
+    /// Whether the client failed to send its body.
+    pub(crate) const fn is_failure(self) -> bool {
+        matches!(self, BodyState::TooSlow | BodyState::TooLarge | BodyState::Broken)
+    }
+}
+
 impl BodyProgress {
     fn new() -> Self {
         BodyProgress {

@@ -8,13 +8,19 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
-use tidegate_admission::{BodyEnd, EndGuard};
+use tidegate_admission::{BodyEnd, EndGuard, HeldSlots};
 use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::held_bytes::HeldFrame;
 
 /// The body of a response: the gateway's own, or the upstream's as it streams.
 pub struct GatewayBody {
     source: ResponseSource,
+    /// Releases the gate when the upstream has finished.
     guard: EndGuard,
+    held: HeldFrame,
+    /// The caller's own slots, until the client has taken the response.
+    _slots: Option<HeldSlots>,
 }
 
 enum ResponseSource {
@@ -44,7 +50,13 @@ pub enum GatewayBodyError {
 impl GatewayBody {
     /// A body of the gateway's own.
     pub(crate) const fn own(body: Bytes) -> Self {
-        GatewayBody { source: ResponseSource::Own(body), guard: EndGuard::of_slots(None) }
+        let guard = EndGuard::of_slots(None);
+        GatewayBody {
+            source: ResponseSource::Own(body),
+            guard,
+            held: HeldFrame::new(),
+            _slots: None,
+        }
     }
 
     /// The body of an upstream.
@@ -53,13 +65,15 @@ impl GatewayBody {
         idle: Duration,
         end: Option<Instant>,
         mut guard: EndGuard,
+        slots: Option<HeldSlots>,
     ) -> Self {
         // A body that says that it is empty is never polled.
         if body.is_end_stream() {
             guard.finish(BodyEnd::Complete);
         }
         let timer = IdleTimer { idle, end, sleep: None };
-        GatewayBody { source: ResponseSource::Upstream { body, timer }, guard }
+        let source = ResponseSource::Upstream { body, timer };
+        GatewayBody { source, guard, held: HeldFrame::new(), _slots: slots }
     }
 }
 
@@ -96,11 +110,14 @@ impl Body for GatewayBody {
                     (frame.map(|frame| frame.map_err(Into::into)), body.is_end_stream())
                 }
                 Poll::Pending => {
+                    this.held.replace(0);
                     ready!(timer.poll(cx));
                     (Some(Err(GatewayBodyError::Silent)), true)
                 }
             },
         };
+        let data = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref());
+        this.held.replace(data.map_or(0, Bytes::len));
         this.guard.note(frame.as_ref(), is_last);
         Poll::Ready(frame)
     }

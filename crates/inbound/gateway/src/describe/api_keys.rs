@@ -8,15 +8,21 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use aws_lc_rs::digest::{SHA256, digest};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::request::Parts;
 use tidegate_document::{Fault, Problems, Source, words_of_lines};
 
-use super::credential::credential;
+use super::credential::{ValueMatch, credential};
+use super::identity::Credential;
 use crate::settings::{ApiKeySettings, PresentedIn};
 use crate::watched_file::WatchedFile;
 
 /// The maximum size of a file: 16 MiB hold 150,000 keys.
 const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// Begins every new key, so that scanners for leaked secrets can find it.
+const KEY_PREFIX: &str = "tgk_";
 
 type KeyHash = [u8; 32];
 
@@ -66,11 +72,62 @@ impl ApiKeys {
         })
     }
 
-    /// The owner of the request's key, if it has a valid one.
-    pub(crate) fn owner(&self, head: &Parts) -> Option<Arc<KeyOwner>> {
-        let key = credential(head, &self.presented_in)?;
-        let hash: KeyHash = digest(&SHA256, key.as_bytes()).as_ref().try_into().ok()?;
-        self.all.load().get(&hash).cloned()
+    /// The owner of the request's key.
+    pub(super) fn owner(&self, head: &Parts) -> Credential<Arc<KeyOwner>> {
+        let key = match credential(head, &self.presented_in) {
+            ValueMatch::One(key) => key,
+            ValueMatch::Missing => return Credential::Absent,
+            ValueMatch::Several => return Credential::Ambiguous,
+        };
+        let hash: Option<KeyHash> = digest(&SHA256, key.as_bytes()).as_ref().try_into().ok();
+        let owner = hash.and_then(|hash| self.all.load().get(&hash).cloned());
+        owner.map_or(Credential::Invalid, Credential::Valid)
+    }
+}
+
+/// A new API key: 256 random bits, which need no slow hash.
+#[derive(Clone, PartialEq, Eq)]
+pub struct NewApiKey {
+    /// The key, for its owner only.
+    pub key: String,
+    /// Its SHA-256 in hexadecimal, for the file or the document.
+    pub hash: String,
+}
+
+impl NewApiKey {
+    /// Makes a key.
+    ///
+    /// # Errors
+    /// When the system has no random numbers.
+    pub fn generate() -> Result<Self, String> {
+        let mut random = [0; 32];
+        aws_lc_rs::rand::fill(&mut random)
+            .map_err(|_| "no random numbers are available".to_owned())?;
+        let key = format!("{KEY_PREFIX}{}", URL_SAFE_NO_PAD.encode(random));
+        let hash = digest(&SHA256, key.as_bytes());
+        let hash = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(NewApiKey { key, hash })
+    }
+
+    /// The line for the file of keys.
+    ///
+    /// # Errors
+    /// When the name or the plan cannot stand in that file.
+    pub fn line(&self, name: &str, plan: &str) -> Result<String, String> {
+        for word in [name, plan] {
+            if word.is_empty()
+                || word.contains(|letter: char| letter.is_whitespace() || letter == '#')
+            {
+                return Err(format!("`{word}` is not one word without `#`"));
+            }
+        }
+        Ok(format!("{} {name} {plan}", self.hash))
+    }
+}
+
+impl std::fmt::Debug for NewApiKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NewApiKey").field("hash", &self.hash).finish_non_exhaustive()
     }
 }
 
@@ -144,7 +201,10 @@ mod tests {
 
     fn plan(keys: &ApiKeys, key: &str) -> Option<String> {
         let request = Request::get("/").header("x-api-key", key).body(()).unwrap();
-        keys.owner(&request.into_parts().0).map(|owner| owner.plan.to_string())
+        match keys.owner(&request.into_parts().0) {
+            Credential::Valid(owner) => Some(owner.plan.to_string()),
+            _ => None,
+        }
     }
 
     #[test]
@@ -155,6 +215,23 @@ mod tests {
         assert_eq!(plan(&keys, "letmein").as_deref(), Some("gold"));
         assert_eq!(plan(&keys, "letmeout"), None);
         assert_eq!(plan(&keys, LETMEIN), None);
+    }
+
+    #[test]
+    fn a_new_key_is_known_by_the_line_for_the_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("keys");
+        let (one, other) = (NewApiKey::generate().unwrap(), NewApiKey::generate().unwrap());
+        assert_ne!(one.key, other.key);
+        assert!(!format!("{one:?}").contains(&one.key));
+        fs::write(&path, format!("{}\n", one.line("acme", "gold").unwrap())).unwrap();
+        let settings = ApiKeySettings { file: Some(path), ..ApiKeySettings::default() };
+        let keys = ApiKeys::load(&settings).unwrap();
+        assert_eq!(plan(&keys, &one.key).as_deref(), Some("gold"));
+        assert_eq!(plan(&keys, &other.key), None);
+        for (name, plan) in [("a b", "gold"), ("", "gold"), ("acme", "go#ld"), ("acme", "a\nb")] {
+            assert!(one.line(name, plan).is_err(), "{name:?} {plan:?}");
+        }
     }
 
     #[test]

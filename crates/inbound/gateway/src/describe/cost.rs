@@ -5,14 +5,15 @@ use http::header::{HeaderName, HeaderValue};
 use http::request::Parts;
 use smallvec::SmallVec;
 
+use crate::encode::Fault;
 use crate::settings::CostSettings;
 
 /// How the cost of a request is determined.
 #[derive(Clone, Debug)]
 pub(crate) enum Cost {
     Fixed(u64),
-    Header { name: HeaderName, max: u64 },
-    BodyBytes,
+    Header { name: HeaderName, min: u64, max: u64 },
+    BodyBytes { min: u64 },
     Reported { name: HeaderName, max: u64 },
 }
 
@@ -23,13 +24,14 @@ pub(crate) struct DeferredCharge {
     pub(crate) descriptor: usize,
     /// The units charged upfront.
     charged: u64,
-    source: CostSource,
+    source: DeferredCost,
 }
 
 pub(crate) type DeferredCharges = SmallVec<[DeferredCharge; 1]>;
 
+/// Where a deferred cost comes from.
 #[derive(Clone, Debug)]
-enum CostSource {
+enum DeferredCost {
     Body,
     Response { name: HeaderName, max: u64 },
 }
@@ -38,8 +40,10 @@ impl Cost {
     pub(super) fn of(settings: &CostSettings) -> Self {
         match settings {
             CostSettings::Fixed(cost) => Cost::Fixed(*cost),
-            CostSettings::Header { name, max } => Cost::Header { name: name.clone(), max: *max },
-            CostSettings::BodyBytes => Cost::BodyBytes,
+            CostSettings::Header { name, min, max } => {
+                Cost::Header { name: name.clone(), min: *min, max: *max }
+            }
+            CostSettings::BodyBytes { min } => Cost::BodyBytes { min: *min },
             CostSettings::Reported { name, max } => {
                 Cost::Reported { name: name.clone(), max: *max }
             }
@@ -48,15 +52,22 @@ impl Cost {
 
     /// The units charged before the request is forwarded: one if the cost is not known yet, so that a limit without
     /// units left refuses.
-    pub(super) fn upfront(&self, head: &Parts, body_bytes: Option<u64>) -> u64 {
-        match self {
+    pub(super) fn upfront(&self, head: &Parts, body_bytes: Option<u64>) -> Result<u64, Fault> {
+        Ok(match self {
             Cost::Fixed(cost) => *cost,
-            Cost::Header { name, max } => {
-                number(head.headers.get(name)).map_or(1, |cost| cost.min(*max))
+            Cost::Header { name, min, max } => {
+                let mut values = head.headers.get_all(name).iter();
+                let first = values.next();
+                // A list is several values, in one line or in several.
+                let is_list = first.is_some_and(|value| value.as_bytes().contains(&b','));
+                if is_list || values.next().is_some() {
+                    return Err(Fault::AmbiguousValue);
+                }
+                number(first).map_or(1, |cost| cost.min(*max)).max(*min)
             }
-            Cost::BodyBytes => body_bytes.unwrap_or(1),
+            Cost::BodyBytes { min } => body_bytes.unwrap_or(1).max(*min),
             Cost::Reported { .. } => 1,
-        }
+        })
     }
 
     /// The charge that is due later, if the cost is not known yet.
@@ -67,9 +78,11 @@ impl Cost {
         charged: u64,
     ) -> Option<DeferredCharge> {
         let source = match self {
-            Cost::BodyBytes if body_bytes.is_none() => CostSource::Body,
-            Cost::Reported { name, max } => CostSource::Response { name: name.clone(), max: *max },
-            Cost::Fixed(_) | Cost::Header { .. } | Cost::BodyBytes => return None,
+            Cost::BodyBytes { .. } if body_bytes.is_none() => DeferredCost::Body,
+            Cost::Reported { name, max } => {
+                DeferredCost::Response { name: name.clone(), max: *max }
+            }
+            Cost::Fixed(_) | Cost::Header { .. } | Cost::BodyBytes { .. } => return None,
         };
         Some(DeferredCharge { descriptor, charged, source })
     }
@@ -79,16 +92,16 @@ impl DeferredCharge {
     /// The units due for a body of this length.
     pub(crate) fn due_for_body(&self, bytes: u64) -> u64 {
         match self.source {
-            CostSource::Body => bytes.saturating_sub(self.charged),
-            CostSource::Response { .. } => 0,
+            DeferredCost::Body => bytes.saturating_sub(self.charged),
+            DeferredCost::Response { .. } => 0,
         }
     }
 
     /// The units due by the cost that the response reports.
     pub(crate) fn due_by_response(&self, headers: &HeaderMap) -> u64 {
         match &self.source {
-            CostSource::Body => 0,
-            CostSource::Response { name, max } => {
+            DeferredCost::Body => 0,
+            DeferredCost::Response { name, max } => {
                 let cost = number(headers.get(name)).map_or(self.charged, |cost| cost.min(*max));
                 cost.saturating_sub(self.charged)
             }
@@ -98,8 +111,8 @@ impl DeferredCharge {
     /// The field of the response that reports the cost, which the client must not see.
     pub(crate) fn field(&self) -> Option<&HeaderName> {
         match &self.source {
-            CostSource::Body => None,
-            CostSource::Response { name, .. } => Some(name),
+            DeferredCost::Body => None,
+            DeferredCost::Response { name, .. } => Some(name),
         }
     }
 }

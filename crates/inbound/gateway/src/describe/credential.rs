@@ -3,40 +3,110 @@
 use std::borrow::Cow;
 
 use http::HeaderMap;
-use http::header::{AUTHORIZATION, COOKIE};
+use http::header::{AUTHORIZATION, COOKIE, HeaderName, HeaderValue};
 use http::request::Parts;
 
 use crate::settings::PresentedIn;
 
-/// The credential of a request, from where the settings expect it.
-pub(super) fn credential<'r>(head: &'r Parts, presented_in: &PresentedIn) -> Option<Cow<'r, str>> {
-    match presented_in {
-        PresentedIn::Bearer => {
-            let value = head.headers.get(AUTHORIZATION)?.to_str().ok()?;
-            let (scheme, token) = value.split_once(' ')?;
-            scheme.eq_ignore_ascii_case("bearer").then(|| Cow::Borrowed(token.trim()))
+/// The result of looking for a value that should be there at most once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum ValueMatch<T> {
+    Missing,
+    One(T),
+    /// Values that differ: servers choose the first, the last or all of them.
+    Several,
+}
+
+impl<T> ValueMatch<T> {
+    pub(super) fn map<U>(self, convert: impl FnOnce(T) -> U) -> ValueMatch<U> {
+        match self {
+            ValueMatch::Missing => ValueMatch::Missing,
+            ValueMatch::One(value) => ValueMatch::One(convert(value)),
+            ValueMatch::Several => ValueMatch::Several,
         }
-        PresentedIn::Header(name) => head.headers.get(name)?.to_str().ok().map(Cow::Borrowed),
-        PresentedIn::Cookie(name) => cookie(&head.headers, name).map(Cow::Borrowed),
-        PresentedIn::Query(name) => query_parameter(head.uri.query()?, name),
     }
 }
 
-/// The value of a cookie.
-pub(super) fn cookie<'r>(headers: &'r HeaderMap, name: &str) -> Option<&'r str> {
-    let lines = headers.get_all(COOKIE).iter().filter_map(|line| line.to_str().ok());
-    let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.split_once('='));
-    let value = pairs.map(|(key, value)| (key.trim(), value.trim())).find(|(key, _)| *key == name);
-    value.map(|(_, value)| {
-        value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value)
+impl<T> From<Option<T>> for ValueMatch<T> {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(ValueMatch::Missing, ValueMatch::One)
+    }
+}
+
+/// The only value; equal ones count as one.
+pub(super) fn only<T: PartialEq>(mut values: impl Iterator<Item = T>) -> ValueMatch<T> {
+    let Some(first) = values.next() else { return ValueMatch::Missing };
+    if values.all(|other| other == first) { ValueMatch::One(first) } else { ValueMatch::Several }
+}
+
+/// The credential of a request, from where the settings expect it.
+pub(super) fn credential<'r>(
+    head: &'r Parts,
+    presented_in: &PresentedIn,
+) -> ValueMatch<Cow<'r, str>> {
+    match presented_in {
+        PresentedIn::Bearer => {
+            let values = head.headers.get_all(AUTHORIZATION).iter();
+            match only(values.map(HeaderValue::as_bytes)) {
+                ValueMatch::One(value) => bearer_token(value).into(),
+                ValueMatch::Several => ValueMatch::Several,
+                ValueMatch::Missing => ValueMatch::Missing,
+            }
+        }
+        PresentedIn::Header(name) => only(header_values(&head.headers, name)),
+        PresentedIn::Cookie(name) => only(cookie_values(&head.headers, name)),
+        PresentedIn::Query(name) => only(query_values(head.uri.query(), name)),
+    }
+}
+
+fn bearer_token(value: &[u8]) -> Option<Cow<'_, str>> {
+    let space = value.iter().position(|byte| *byte == b' ')?;
+    let (scheme, token) = value.split_at_checked(space)?;
+    scheme.eq_ignore_ascii_case(b"bearer").then(|| text(token.trim_ascii()))
+}
+
+/// The values of a header field.
+pub(super) fn header_values<'r>(
+    headers: &'r HeaderMap,
+    name: &HeaderName,
+) -> impl Iterator<Item = Cow<'r, str>> {
+    headers.get_all(name).iter().map(|value| text(value.as_bytes()))
+}
+
+/// The values of a cookie. Lines are read as bytes: one that is not text must not hide the others.
+pub(super) fn cookie_values<'r>(
+    headers: &'r HeaderMap,
+    name: &str,
+) -> impl Iterator<Item = Cow<'r, str>> {
+    let lines = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes);
+    let pairs = lines.flat_map(|line| line.split(|byte| *byte == b';'));
+    pairs.filter_map(move |pair| {
+        let equals = pair.iter().position(|byte| *byte == b'=')?;
+        let key = pair.get(..equals)?.trim_ascii();
+        let value = pair.get(equals + 1..)?.trim_ascii();
+        let bare = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\""));
+        (key == name.as_bytes()).then(|| text(bare.unwrap_or(value)))
     })
 }
 
-/// The value of a query parameter.
-pub(super) fn query_parameter<'r>(query: &'r str, name: &str) -> Option<Cow<'r, str>> {
-    query.split('&').find_map(|pair| {
+/// The bytes of a value as text: in UTF-8, or else each byte as the character with its number. No bytes make a value
+/// unreadable, because a request without a value may go unlimited.
+pub(super) fn text(bytes: &[u8]) -> Cow<'_, str> {
+    match str::from_utf8(bytes) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => Cow::Owned(bytes.iter().copied().map(char::from).collect()),
+    }
+}
+
+/// The values of a query parameter.
+pub(super) fn query_values<'r>(
+    query: Option<&'r str>,
+    name: &str,
+) -> impl Iterator<Item = Cow<'r, str>> {
+    let pairs = query.unwrap_or_default().split('&');
+    pairs.filter_map(move |pair| {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        (decode(key) == name).then(|| decode(value))
+        (!pair.is_empty() && decode(key) == name).then(|| decode(value))
     })
 }
 
@@ -81,35 +151,59 @@ mod tests {
         Request::get("/?a=1&b%61=x+y%21&c").header(name, value).body(()).unwrap().into_parts().0
     }
 
+    fn one(text: &str) -> ValueMatch<Cow<'_, str>> {
+        ValueMatch::One(Cow::Borrowed(text))
+    }
+
     #[test]
     fn cookies_are_found_among_others() {
         let head = head("cookie", "x=1; session=\"ab=c\"; y");
-        assert_eq!(cookie(&head.headers, "session"), Some("ab=c"));
-        assert_eq!(cookie(&head.headers, "y"), None);
+        assert_eq!(only(cookie_values(&head.headers, "session")), one("ab=c"));
+        assert_eq!(only(cookie_values(&head.headers, "y")), ValueMatch::Missing);
+    }
+
+    #[test]
+    fn bytes_that_are_not_text_hide_neither_their_value_nor_others() {
+        let request = Request::get("/").header("cookie", b"x=\xff; s=1; y=\xe4".as_slice());
+        let head = request.header("x-key", b"k\xff".as_slice()).body(()).unwrap().into_parts().0;
+        assert_eq!(only(cookie_values(&head.headers, "s")), one("1"));
+        assert_eq!(only(cookie_values(&head.headers, "y")), one("ä"));
+        let key = PresentedIn::Header("x-key".parse().unwrap());
+        assert_eq!(credential(&head, &key), one("kÿ"));
     }
 
     #[test]
     fn query_parameters_are_found_in_any_escaping() {
-        let of = |name| query_parameter("a=1&b%61=x+y%21&c", name).map(Cow::into_owned);
-        assert_eq!(of("a").as_deref(), Some("1"));
-        assert_eq!(of("ba").as_deref(), Some("x y!"));
-        assert_eq!(of("c").as_deref(), Some(""));
-        assert_eq!(of("d"), None);
+        let of = |name| only(query_values(Some("a=1&b%61=x+y%21&c"), name));
+        assert_eq!(of("a"), one("1"));
+        assert_eq!(of("ba"), one("x y!"));
+        assert_eq!(of("c"), one(""));
+        assert_eq!(of("d"), ValueMatch::Missing);
+        assert_eq!(only(query_values(Some(""), "")), ValueMatch::Missing);
+    }
+
+    #[test]
+    fn values_that_differ_are_several_and_equal_ones_are_one() {
+        let head = head("cookie", "s=1; t=1; s=2; t=1");
+        assert_eq!(only(cookie_values(&head.headers, "s")), ValueMatch::Several);
+        assert_eq!(only(cookie_values(&head.headers, "t")), one("1"));
+        assert_eq!(only(query_values(Some("a=1&a=%31&b=1&b=2"), "a")), one("1"));
+        assert_eq!(only(query_values(Some("a=1&a=%31&b=1&b=2"), "b")), ValueMatch::Several);
     }
 
     #[test]
     fn a_credential_is_read_from_where_the_settings_expect_it() {
         let bearer = head("authorization", "bearer  t.o.k ");
-        assert_eq!(credential(&bearer, &PresentedIn::Bearer).as_deref(), Some("t.o.k"));
+        assert_eq!(credential(&bearer, &PresentedIn::Bearer), one("t.o.k"));
         let basic = head("authorization", "Basic abc");
-        assert_eq!(credential(&basic, &PresentedIn::Bearer), None);
-        assert_eq!(credential(&basic, &PresentedIn::Query("a".into())).as_deref(), Some("1"));
+        assert_eq!(credential(&basic, &PresentedIn::Bearer), ValueMatch::Missing);
+        assert_eq!(credential(&basic, &PresentedIn::Query("a".into())), one("1"));
     }
 
     proptest! {
         #[test]
         fn no_query_panics(text in "\\PC{0,40}") {
-            let _ = query_parameter(&text, "a");
+            let _ = only(query_values(Some(&text), "a"));
             let _ = decode(&text);
         }
     }

@@ -9,7 +9,8 @@ use tidegate_engine::Timestamp;
 
 use super::api_keys::{ApiKeys, KeyOwner};
 use super::jwt::{Claims, Tokens};
-use crate::settings::ValueFrom;
+use crate::encode::Fault;
+use crate::settings::{InvalidCredential, ValueFrom};
 
 /// What must be known about the caller.
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,21 +37,68 @@ impl std::ops::BitOr for IdentityNeeds {
     }
 }
 
+/// The result of verifying a credential.
+#[derive(Clone, Debug)]
+pub(crate) enum Credential<T> {
+    Absent,
+    /// Several that differ: the upstream may use another one.
+    Ambiguous,
+    Invalid,
+    Valid(T),
+}
+
+impl<T> Credential<T> {
+    /// What it says of the caller, or why the request is rejected.
+    fn accept(self, when_invalid: InvalidCredential, fault: Fault) -> Result<Option<T>, Fault> {
+        match (self, when_invalid) {
+            (Credential::Valid(value), _) => Ok(Some(value)),
+            (Credential::Ambiguous, _) => Err(Fault::AmbiguousValue),
+            (Credential::Invalid, InvalidCredential::Reject) => Err(fault),
+            (Credential::Invalid, InvalidCredential::Ignore) | (Credential::Absent, _) => Ok(None),
+        }
+    }
+}
+
 /// Verifies the credentials of callers.
 #[derive(Debug, Default)]
 pub(crate) struct IdentitySources {
     pub(crate) tokens: Option<Arc<Tokens>>,
     pub(crate) keys: Option<Arc<ApiKeys>>,
+    /// What happens to invalid tokens.
+    pub(crate) when_invalid: InvalidCredential,
+    /// What happens to unknown API keys.
+    pub(crate) when_unknown: InvalidCredential,
 }
 
 impl IdentitySources {
-    pub(crate) fn identify(&self, needs: IdentityNeeds, head: &Parts, now: Timestamp) -> Identity {
-        let claims = self.tokens.as_ref().filter(|_| needs.claims);
-        let key = self.keys.as_ref().filter(|_| needs.key);
-        Identity {
-            claims: claims.and_then(|tokens| tokens.claims(head, now)),
-            key: key.and_then(|keys| keys.owner(head)),
+    /// What must be known about every caller.
+    pub(crate) fn needs(&self) -> IdentityNeeds {
+        IdentityNeeds {
+            claims: self.when_invalid == InvalidCredential::Reject,
+            key: self.when_unknown == InvalidCredential::Reject,
         }
+    }
+
+    /// Identifies the caller of a request.
+    ///
+    /// # Errors
+    /// Why its credentials are rejected.
+    pub(crate) fn identify(
+        &self,
+        needs: IdentityNeeds,
+        head: &Parts,
+        now: Timestamp,
+    ) -> Result<Identity, Fault> {
+        let mut identity = Identity::default();
+        if let Some(tokens) = self.tokens.as_ref().filter(|_| needs.claims) {
+            let claims = tokens.claims(head, now);
+            identity.claims = claims.accept(self.when_invalid, Fault::InvalidToken)?;
+        }
+        if let Some(keys) = self.keys.as_ref().filter(|_| needs.key) {
+            let owner = keys.owner(head);
+            identity.key = owner.accept(self.when_unknown, Fault::UnknownApiKey)?;
+        }
+        Ok(identity)
     }
 }
 

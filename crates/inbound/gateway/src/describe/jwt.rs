@@ -1,13 +1,14 @@
 //! JSON Web Tokens of callers: verified, then cached.
 //!
 //! A token with a wrong signature, one that has expired and one for another audience yield no claims: the request is
-//! then described as one without a token, which decides only which limits apply. Rejecting it is up to the upstream.
+//! then described as one without a token, or rejected if the settings say so.
 //!
 //! Verification takes tens of microseconds, so its result is cached by the token's hash, also for invalid tokens: a
 //! flood of one bad token costs no more than one of a good token. `exp` and `nbf` are checked on every request against
 //! the engine's clock, which `jsonwebtoken` cannot do: it reads the system clock, once, when it decodes.
 
 mod key_set;
+mod remote_key_set;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,10 +24,12 @@ use quick_cache::sync::Cache;
 use serde_json::{Map, Value};
 use tidegate_engine::{Nanos, Timestamp};
 
-use super::credential::credential;
+use super::credential::{ValueMatch, credential};
+use super::identity::Credential;
 use crate::settings::{JwtKey, JwtSettings, PresentedIn};
 use crate::watched_file::WatchedFile;
 use key_set::KeySet;
+use remote_key_set::RemoteKeySet;
 
 /// The maximum length of a token; usual ones have some hundred bytes.
 const TOKEN_BYTES_MAX: usize = 16 * 1024;
@@ -51,6 +54,7 @@ pub(crate) struct Tokens {
     presented_in: PresentedIn,
     keys: ArcSwap<KeySet>,
     file: Option<WatchedFile>,
+    remote: Option<RemoteKeySet>,
     /// Whether the file holds a secret rather than a set of keys.
     holds_secret: bool,
     /// Incremented when the keys change, which invalidates the cache.
@@ -64,17 +68,23 @@ pub(crate) struct Tokens {
 impl Tokens {
     /// Loads the keys. Blocks.
     pub(crate) fn load(settings: &JwtSettings) -> Result<Self, String> {
+        let mut remote = None;
         let (keys, file) = match &settings.key {
             JwtKey::Secret(secret) if secret.is_empty() => return Err("the secret is empty".into()),
             JwtKey::Secret(secret) => (KeySet::of_secret(secret), None),
             JwtKey::SecretFile(path) | JwtKey::KeySet(path) => {
                 (KeySet::default(), Some(WatchedFile::new(Path::new(path), FILE_BYTES_MAX)))
             }
+            JwtKey::KeySetUrl(set) => {
+                remote = Some(RemoteKeySet::new(set)?);
+                (KeySet::default(), None)
+            }
         };
         let tokens = Tokens {
             presented_in: settings.presented_in.clone(),
             keys: ArcSwap::from_pointee(keys),
             file,
+            remote,
             holds_secret: matches!(settings.key, JwtKey::SecretFile(_)),
             version: AtomicU64::new(0),
             issuer: settings.issuer.as_deref().map(Into::into),
@@ -96,15 +106,46 @@ impl Tokens {
                 secret if self.holds_secret => KeySet::of_secret(secret.as_bytes()),
                 _ => KeySet::parse(text)?,
             };
-            self.keys.store(Arc::new(keys));
-            self.version.fetch_add(1, Ordering::Release);
+            self.replace(keys);
             Ok(())
         })
     }
 
-    /// The claims of the request's token, if it has a valid one.
-    pub(super) fn claims(&self, head: &Parts, now: Timestamp) -> Option<Arc<Claims>> {
-        let token = credential(head, &self.presented_in)?;
+    fn replace(&self, keys: KeySet) {
+        self.keys.store(Arc::new(keys));
+        self.version.fetch_add(1, Ordering::Release);
+    }
+
+    /// Fetches the keys as long as it is polled, if they are at a URL.
+    pub(crate) async fn keep_fetching(&self) {
+        match &self.remote {
+            Some(remote) => remote.keep_fetching(|keys| self.replace(keys)).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// How often the keys were fetched, and how often that failed.
+    pub(crate) fn fetches(&self) -> (u64, u64) {
+        self.remote.as_ref().map_or((0, 0), RemoteKeySet::fetches)
+    }
+
+    /// The claims of the request's token.
+    pub(super) fn claims(&self, head: &Parts, now: Timestamp) -> Credential<Arc<Claims>> {
+        match credential(head, &self.presented_in) {
+            // Without any keys no token can be judged.
+            ValueMatch::One(_) if self.remote.is_some() && self.keys.load().is_empty() => {
+                Credential::Absent
+            }
+            ValueMatch::One(token) => {
+                let claims = self.claims_of(&token, now);
+                claims.map_or(Credential::Invalid, Credential::Valid)
+            }
+            ValueMatch::Missing => Credential::Absent,
+            ValueMatch::Several => Credential::Ambiguous,
+        }
+    }
+
+    fn claims_of(&self, token: &str, now: Timestamp) -> Option<Arc<Claims>> {
         if token.len() > TOKEN_BYTES_MAX {
             return None;
         }
@@ -112,7 +153,7 @@ impl Tokens {
         let version = self.version.load(Ordering::Acquire);
         let cached = self.cache.get(&hash).filter(|cached| cached.version == version);
         let cached = cached.unwrap_or_else(|| {
-            let cached = CachedToken { version, claims: self.verify(&token).map(Arc::new) };
+            let cached = CachedToken { version, claims: self.verify(token).map(Arc::new) };
             self.cache.insert(hash, cached.clone());
             cached
         });
@@ -127,16 +168,23 @@ impl Tokens {
             return None;
         }
         let (message, signature) = token.rsplit_once('.')?;
-        if !self.keys.load().verify(&header, message, signature) {
+        let keys = self.keys.load();
+        if let Some(remote) = self.remote.as_ref().filter(|_| keys.lacks(&header)) {
+            remote.fetch_soon();
+        }
+        if !keys.verify(&header, message, signature) {
             return None;
         }
         let (_, payload) = message.split_once('.')?;
         let payload = URL_SAFE_NO_PAD.decode(payload).ok()?;
         let claims: Claims = serde_json::from_slice(&payload).ok()?;
-        let matches = |wanted: &Option<Box<str>>, name: &str| {
-            wanted.as_deref().is_none_or(|wanted| contains(claims.get(name), wanted))
-        };
-        (matches(&self.issuer, "iss") && matches(&self.audience, "aud")).then_some(claims)
+        // A list of issuers is malformed (RFC 7519 §4.1.1); only an audience may be one.
+        let (issuer, audience) = (claims.get("iss"), claims.get("aud"));
+        let single = issuer.is_none_or(Value::is_string);
+        let issued =
+            self.issuer.as_deref().is_none_or(|wanted| issuer.is_some_and(|by| by == wanted));
+        let meant = self.audience.as_deref().is_none_or(|wanted| contains(audience, wanted));
+        (single && issued && meant).then_some(claims)
     }
 
     /// Whether `now` lies between `nbf` and `exp`. A time that is not a number rejects the token.

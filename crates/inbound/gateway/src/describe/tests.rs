@@ -36,7 +36,7 @@ fn described_by(describer: &Describer, hop: &Hop, uri: &str, client: &str) -> St
         identity: &identity,
         body_bytes: Some(0),
     };
-    let description = describer.describe(&request);
+    let description = describer.describe(&request).unwrap();
     let entries = description.described.entries();
     let descriptors = description.described.descriptors(&entries);
     let entry = |entry: &tidegate_engine::Entry<'_>| format!("{}={}", entry.key, entry.value);

@@ -1,7 +1,7 @@
 //! From the document to who calls: values of requests, tokens, API keys, categories.
 
 use http::header::HeaderName;
-use tidegate_document::{Fault, GivenKeys, Located, OrOff, Problems, Text};
+use tidegate_document::{Fault, GivenKeys, LocatedValue, OrOff, Problems, Text, one_of};
 use tidegate_overload::Category;
 
 use super::kinds::{CategoryWord, MethodName, SecretSource, ValueSource};
@@ -9,7 +9,8 @@ use super::routes::refuse_key;
 use super::table::{ApiKeysKeys, CallerKeys, CategoriesKeys, CategoryRuleKeys, JwtKeys};
 use super::{header_name, put, size, strings};
 use crate::settings::{
-    ApiKeySettings, CategoryRule, CategorySettings, JwtKey, JwtSettings, PresentedIn, ValueFrom,
+    ApiKeySettings, CategoryRule, CategorySettings, JwtKey, JwtSettings, KeySetUrl, PresentedIn,
+    ValueFrom,
 };
 
 /// The keys that say where a value comes from.
@@ -17,7 +18,7 @@ pub(super) struct ValueKeys<'k> {
     pub(super) keys: &'k GivenKeys,
     pub(super) from: Option<ValueSource>,
     pub(super) value: Option<Text>,
-    pub(super) name: Option<Located<Text>>,
+    pub(super) name: Option<LocatedValue<Text>>,
     pub(super) v4_bits: Option<u64>,
     pub(super) v6_bits: Option<u64>,
 }
@@ -84,7 +85,7 @@ fn bits(given: Option<u64>, default: u8) -> u8 {
 }
 
 /// The name of a header field, where names of other things are possible too.
-fn field(name: &Located<Text>, problems: &mut Problems<'_>) -> Option<HeaderName> {
+fn field(name: &LocatedValue<Text>, problems: &mut Problems<'_>) -> Option<HeaderName> {
     let text = &name.value.0;
     let invalid = |_| {
         let message = format!("`{text}` is not the name of a header field");
@@ -96,8 +97,8 @@ fn field(name: &Located<Text>, problems: &mut Problems<'_>) -> Option<HeaderName
 
 /// Where a token or an API key is.
 fn presented(
-    from: Option<Located<SecretSource>>,
-    name: Option<Located<Text>>,
+    from: Option<LocatedValue<SecretSource>>,
+    name: Option<LocatedValue<Text>>,
     default: PresentedIn,
     problems: &mut Problems<'_>,
 ) -> Option<PresentedIn> {
@@ -133,15 +134,26 @@ fn presented(
 }
 
 pub(super) fn jwt(keys: JwtKeys, problems: &mut Problems<'_>) -> Option<JwtSettings> {
-    let key = match (keys.key_set, keys.secret_file) {
-        (Some(path), None) => JwtKey::KeySet(path.0.into()),
-        (None, Some(path)) => JwtKey::SecretFile(path.0.into()),
-        (given, _) => {
-            let message = match given {
-                Some(_) => "`key_set` and `secret_file` exclude each other",
-                None => "there is no key to verify tokens with",
-            };
-            let fault = Fault::new("exclusive", message).hint("give `key_set` or `secret_file`");
+    const SOURCES: [&str; 3] = ["key_set", "key_set_url", "secret_file"];
+    keys.keys.exclude_each_other(&SOURCES, problems);
+    for key in ["key_set_cache", "key_set_authority"] {
+        if keys.keys.has(key) && !keys.keys.has("key_set_url") {
+            let fault = Fault::new("misplaced_key", format!("`{key}` needs `key_set_url`"));
+            problems.error(keys.keys.value_location(key), fault);
+        }
+    }
+    let key = match (keys.key_set, keys.key_set_url, keys.secret_file) {
+        (Some(path), ..) => JwtKey::KeySet(path.0.into()),
+        (None, Some(url), _) => {
+            let mut set = KeySetUrl::new(url);
+            put(&mut set.cache, keys.key_set_cache);
+            set.authority = keys.key_set_authority.map(|path| path.0.into());
+            JwtKey::KeySetUrl(set)
+        }
+        (None, None, Some(path)) => JwtKey::SecretFile(path.0.into()),
+        (None, None, None) => {
+            let fault = Fault::new("exclusive", "there is no key to verify tokens with")
+                .hint(format!("give {}", one_of(&SOURCES)));
             problems.error(keys.keys.value_location("secret_file"), fault);
             return None;
         }
@@ -152,6 +164,7 @@ pub(super) fn jwt(keys: JwtKeys, problems: &mut Problems<'_>) -> Option<JwtSetti
     settings.audience = keys.audience.map(String::from);
     put(&mut settings.leeway_secs, keys.leeway.map(|leeway| leeway.as_secs()));
     put(&mut settings.remembered_max, keys.remembered_max.map(size));
+    put(&mut settings.when_invalid, keys.when_invalid);
     Some(settings)
 }
 
@@ -163,6 +176,7 @@ pub(super) fn api_keys(keys: ApiKeysKeys, problems: &mut Problems<'_>) -> ApiKey
     let listed = keys.keys_list.into_iter();
     settings.keys = listed.map(|key| (text(key.hash), text(key.name), text(key.plan))).collect();
     settings.file = keys.file.map(|path| path.0.into());
+    put(&mut settings.when_unknown, keys.when_unknown);
     settings
 }
 

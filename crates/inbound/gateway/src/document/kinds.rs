@@ -6,9 +6,13 @@ use ipnet::IpNet;
 use serde_json::Value;
 use tidegate_document::{Bounds, Fault, Kind, Network, Scalar, Text, choices};
 
-use crate::settings::{AddressFrom, HostHeader, UpstreamProtocol};
+use crate::settings::{
+    AddressFrom, EscapedSlashes, HostHeader, InvalidCredential, UpstreamProtocol,
+};
 
 choices! { AddressFrom { Peer = "peer", XForwardedFor = "x_forwarded_for", Forwarded = "forwarded", } }
+choices! { EscapedSlashes { Reject = "reject", Unescape = "unescape", Keep = "keep", } }
+choices! { InvalidCredential { Ignore = "ignore", Reject = "reject", } }
 choices! { HostHeader { Client = "client", Upstream = "upstream", } }
 choices! { UpstreamProtocol { Auto = "auto", Http1 = "http1", Http2 = "http2", } }
 
@@ -34,7 +38,7 @@ choices! {
 
 choices! {
     /// Where a cost comes from.
-    pub(super) enum CostSource {
+    pub(super) enum CostWord {
         Header = "header",
         BodyBytes = "body_bytes",
         Reported = "reported",
@@ -53,9 +57,12 @@ choices! {
 
 choices! {
     /// What happens when a request has no value for an entry.
-    pub(super) enum WhenMissing {
+    pub(super) enum MissingWord {
+        Skip = "skip",
         SkipDescriptor = "skip_descriptor",
         SkipEntry = "skip_entry",
+        Default = "default",
+        Reject = "reject",
     }
 }
 
@@ -113,8 +120,8 @@ macro_rules! text_kind {
 }
 
 text_kind! {
-    /// A network whose forwarding headers are trusted.
-    TrustedNetwork(IpNet), |text| Network::from_text(text).map(Network::get)
+    /// A range of addresses.
+    NetworkRange(IpNet), |text| Network::from_text(text).map(Network::get)
 }
 
 text_kind! {

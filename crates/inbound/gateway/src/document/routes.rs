@@ -3,13 +3,13 @@
 use tidegate_document::{Fault, GivenKeys, Problems, ScalarOr, one_of};
 
 use super::callers::{ValueKeys, value};
-use super::kinds::{CostSource, MethodName, WhenMissing};
+use super::kinds::{CostWord, MethodName, MissingWord};
 use super::table::{CostKeys, DescriptorKeys, EntryKeys, HeaderEditKeys, RouteKeys};
 use super::upstreams::timeouts;
-use super::{header_name, put, strings};
+use super::{header_name, networks, put, strings};
 use crate::settings::{
-    AnswerSettings, CostSettings, DescriptorSettings, EntrySettings, HeaderEdit, Missing,
-    PathMatch, PathRewrite, RouteSettings, UpstreamSettings,
+    AnswerSettings, CostSettings, DescriptorSettings, EntrySettings, HeaderEdit, PathMatch,
+    PathRewrite, RouteSettings, UpstreamSettings, WhenMissing,
 };
 
 pub(super) fn route(
@@ -44,6 +44,9 @@ pub(super) fn route(
         let inherited = group.map(|group| group.timeouts).unwrap_or_default();
         settings.timeouts = Some(timeouts(keys, inherited));
     }
+    settings.allow = networks(keys.allow);
+    settings.deny = networks(keys.deny);
+    settings.escaped_slashes = keys.escaped_slashes;
     put(&mut settings.exempt, keys.exempt);
     settings
 }
@@ -107,7 +110,7 @@ fn descriptor(keys: DescriptorKeys, problems: &mut Problems<'_>) -> DescriptorSe
 }
 
 fn entry(keys: EntryKeys, problems: &mut Problems<'_>) -> Option<EntrySettings> {
-    keys.keys.exclude_each_other(&["when_missing", "default"], problems);
+    check_default(&keys, problems);
     let value = value(
         ValueKeys {
             keys: &keys.keys,
@@ -120,12 +123,28 @@ fn entry(keys: EntryKeys, problems: &mut Problems<'_>) -> Option<EntrySettings> 
         problems,
     )?;
     let mut entry = EntrySettings::new(keys.key?.0, value);
-    entry.missing = match (keys.default, keys.when_missing) {
-        (Some(text), _) => Missing::Use(text.0),
-        (None, Some(WhenMissing::SkipEntry)) => Missing::SkipEntry,
-        (None, Some(WhenMissing::SkipDescriptor) | None) => Missing::SkipDescriptor,
+    entry.when_missing = match (keys.default, keys.when_missing) {
+        (Some(text), _) => Some(WhenMissing::Use(text.0)),
+        (None, word) => word.and_then(|word| match word {
+            MissingWord::Skip | MissingWord::SkipDescriptor => Some(WhenMissing::SkipDescriptor),
+            MissingWord::SkipEntry => Some(WhenMissing::SkipEntry),
+            MissingWord::Reject => Some(WhenMissing::Reject),
+            MissingWord::Default => None,
+        }),
     };
     Some(entry)
+}
+
+/// `default` alone means `when_missing: default`; both must agree.
+fn check_default(keys: &EntryKeys, problems: &mut Problems<'_>) {
+    let word = keys.when_missing;
+    if word == Some(MissingWord::Default) && !keys.keys.has("default") {
+        let fault = Fault::new("missing_key", "`when_missing: default` needs `default`")
+            .hint("such as `default: anonymous`");
+        problems.error(keys.keys.value_location("when_missing"), fault);
+    } else if word.is_some_and(|word| word != MissingWord::Default) {
+        keys.keys.exclude_each_other(&["when_missing", "default"], problems);
+    }
 }
 
 fn cost(
@@ -137,25 +156,31 @@ fn cost(
         ScalarOr::Mapping(keys) => keys,
     };
     let from = keys.from?;
-    let needs_name = match from {
-        CostSource::Header | CostSource::Reported => true,
-        CostSource::BodyBytes => false,
+    let possible: &[&str] = match from {
+        CostWord::Header => &["name", "min", "max"],
+        CostWord::Reported => &["name", "max"],
+        CostWord::BodyBytes => &["min"],
     };
-    for key in ["name", "max"] {
-        if !needs_name {
+    for key in ["name", "min", "max"] {
+        if !possible.contains(&key) {
             refuse_key(&keys.keys, key, from.as_str(), problems);
-        } else if !keys.keys.has(key) {
+        } else if key != "min" && !keys.keys.has(key) {
             let fault =
                 Fault::new("missing_key", format!("`from: {}` needs `{key}`", from.as_str()))
                     .hint("such as `name: X-Cost` and `max: 100`");
             problems.error(keys.keys.location, fault);
         }
     }
+    let min = keys.min.unwrap_or(1);
+    if keys.max.is_some_and(|max| min > max) {
+        let fault = Fault::new("out_of_range", "`min` is larger than `max`");
+        problems.error(keys.keys.value_location("min"), fault);
+    }
     let named = || Some((header_name(keys.name.as_ref()?)?, keys.max?));
     match from {
-        CostSource::BodyBytes => Some(CostSettings::BodyBytes),
-        CostSource::Header => named().map(|(name, max)| CostSettings::Header { name, max }),
-        CostSource::Reported => named().map(|(name, max)| CostSettings::Reported { name, max }),
+        CostWord::BodyBytes => Some(CostSettings::BodyBytes { min }),
+        CostWord::Header => named().map(|(name, max)| CostSettings::Header { name, min, max }),
+        CostWord::Reported => named().map(|(name, max)| CostSettings::Reported { name, max }),
     }
 }
 

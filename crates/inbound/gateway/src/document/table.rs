@@ -5,14 +5,16 @@
 
 use std::time::Duration;
 
-use tidegate_document::{HeaderName, Located, OrOff, ScalarOr, Size, Text, mapping};
+use tidegate_document::{HeaderName, LocatedValue, OrOff, ScalarOr, Size, Text, mapping};
 use tidegate_engine::RefusalStatus;
 
 use super::kinds::{
-    CategoryWord, CostSource, FieldValue, FieldsOn, FieldsWord, MethodName, SecretSource,
-    TrustedNetwork, ValueSource, WhenMissing,
+    CategoryWord, CostWord, FieldValue, FieldsOn, FieldsWord, MethodName, MissingWord,
+    NetworkRange, SecretSource, ValueSource,
 };
-use crate::settings::{AddressFrom, HostHeader, UpstreamProtocol};
+use crate::settings::{
+    AddressFrom, EscapedSlashes, HostHeader, InvalidCredential, UpstreamProtocol,
+};
 
 /// Larger counts are mistakes.
 const MAX: u64 = 1_000_000_000_000;
@@ -27,7 +29,7 @@ mapping! {
         /// The servers behind the gateway, in named groups.
         upstreams: Vec<UpstreamKeys> = required,
         /// Networks of proxies in front of the gateway. Forwarding headers are trusted only from them.
-        trusted_hops: Vec<TrustedNetwork>,
+        trusted_hops: Vec<NetworkRange>,
         /// The header in which a trusted proxy names the client; `peer` ignores both and uses the connection's address.
         address_from: Option<AddressFrom> = "x_forwarded_for",
         /// What upstreams learn about the client.
@@ -86,6 +88,12 @@ mapping! {
         answers: Option<AnswersKeys>,
         /// Timeouts of this route; those of its upstreams apply to what is not set.
         timeouts: Option<TimeoutsKeys>,
+        /// Networks whose clients may use the route, such as `10.0.0.0/8`; others get 403. Without it: all networks.
+        allow: Vec<NetworkRange>,
+        /// Networks whose clients get 403, even if `allow` has them.
+        deny: Vec<NetworkRange>,
+        /// How paths with an escaped slash are treated. Without it: as `head` says.
+        escaped_slashes: Option<EscapedSlashes>,
         /// Whether its requests are never limited, shed or counted, such as health checks.
         exempt: Option<bool> = "false",
     }
@@ -125,14 +133,15 @@ mapping! {
         /// The value, for `from: fixed`.
         value: Option<Text>,
         /// The name of the header, cookie, parameter or claim.
-        name: Option<Located<Text>>,
+        name: Option<LocatedValue<Text>>,
         /// How many bits of an IPv4 address count, for `from: address`.
         v4_bits: Option<u64> = "32" in 0..=32,
         /// How many bits of an IPv6 address count; a client can usually choose the last 64.
         v6_bits: Option<u64> = "64" in 0..=128,
-        /// What happens when the request has no value: the descriptor is dropped, so that it does not limit the
-        /// request, or only the entry.
-        when_missing: Option<WhenMissing> = "skip_descriptor",
+        /// What happens when the request has no value. `skip` (also `skip_descriptor`) drops the descriptor, so that it
+        /// does not limit the request; `skip_entry` drops only the entry; `default` uses the value of `default`;
+        /// `reject` answers with 401 if the value comes from a token or an API key, otherwise with 400.
+        when_missing: Option<MissingWord> = "skip",
         /// The value to use when the request has none.
         default: Option<Text>,
     }
@@ -142,9 +151,12 @@ mapping! {
     /// a cost
     pub(super) CostKeys "cost" {
         /// A request header, the bytes of the request body, or a response header.
-        from: Option<CostSource> = required,
+        from: Option<CostWord> = required,
         /// The header, for `header` and `reported`.
         name: Option<HeaderName>,
+        /// The lowest cost, for `header` and `body_bytes`. With 0, a request can state that it costs nothing and pass a
+        /// limit that is spent.
+        min: Option<u64> = "1" in 0..=MAX,
         /// The highest cost that is accepted, for `header` and `reported`.
         max: Option<u64> = optional in 1..=MAX,
     }
@@ -277,6 +289,9 @@ mapping! {
         body_bytes_max: Option<OrOff<Size>> = "off",
         /// How long a client may take between two parts of a body.
         body_idle: Option<Duration> = "30s",
+        /// How paths with an escaped slash (`%2F`) are treated: rejected with 400, taken as a slash, or kept for
+        /// upstreams that do not decode it before they route.
+        escaped_slashes: Option<EscapedSlashes> = "reject",
     }
 }
 
@@ -284,11 +299,17 @@ mapping! {
     /// how tokens are verified
     pub(super) JwtKeys "jwt" {
         /// Where the token is.
-        from: Option<Located<SecretSource>> = "bearer",
+        from: Option<LocatedValue<SecretSource>> = "bearer",
         /// The name of the header, cookie or parameter.
-        name: Option<Located<Text>>,
+        name: Option<LocatedValue<Text>>,
         /// A file with a JSON Web Key Set. It is read again when it changes.
         key_set: Option<Text>,
+        /// A URL with a JSON Web Key Set instead. If it cannot be fetched, the last good set stays in use.
+        key_set_url: Option<Text>,
+        /// How long a set from a URL is used before it is fetched again. A token with an unknown key id fetches it earlier.
+        key_set_cache: Option<Duration> = "5m",
+        /// A PEM file with the certificate authorities to trust for the URL. Without it: the system's.
+        key_set_authority: Option<Text>,
         /// A file with a shared secret instead, for HS256, HS384 and HS512.
         secret_file: Option<Text>,
         /// The issuer that tokens must have.
@@ -299,6 +320,9 @@ mapping! {
         leeway: Option<Duration> = "60s",
         /// How many verified tokens are cached.
         remembered_max: Option<u64> = "10000" in 0..=MAX,
+        /// What happens to a request whose token is not valid: the token is ignored, or the answer is 401 on every route
+        /// that is not exempt.
+        when_invalid: Option<InvalidCredential> = "ignore",
     }
 }
 
@@ -306,13 +330,16 @@ mapping! {
     /// API keys
     pub(super) ApiKeysKeys "api_keys" {
         /// Where the key is.
-        from: Option<Located<SecretSource>> = "header",
+        from: Option<LocatedValue<SecretSource>> = "header",
         /// The name of the header, cookie or parameter.
-        name: Option<Located<Text>> = "X-API-Key",
+        name: Option<LocatedValue<Text>> = "X-API-Key",
         /// The keys.
         keys_list as "keys": Vec<ApiKeyKeys>,
         /// A file with more keys: hash, name and plan in each line. It is read again when it changes.
         file: Option<Text>,
+        /// What happens to a request whose key is unknown: the key is ignored, or the answer is 401 on every route that is
+        /// not exempt.
+        when_unknown: Option<InvalidCredential> = "ignore",
     }
 }
 
@@ -349,6 +376,11 @@ mapping! {
         bytes_max: Option<Size> = "64MiB",
         /// The largest body that is stored.
         body_bytes_max: Option<Size> = "1MiB",
+        /// The maximum of stored requests of one caller, which `categories.caller` identifies. Its finished requests make
+        /// room for new ones.
+        caller_requests_max: Option<u64> = "100" in 0..=MAX,
+        /// The maximum of bytes of one caller's waiting heads and bodies.
+        caller_bytes_max: Option<Size> = "8MiB",
         /// How long a request may wait before it expires.
         wait_max: Option<Duration> = "5m",
         /// How long a finished request can still be looked up.
@@ -407,7 +439,7 @@ mapping! {
         /// The value, for `from: fixed`.
         value: Option<Text>,
         /// The name of the header, cookie, parameter or claim.
-        name: Option<Located<Text>>,
+        name: Option<LocatedValue<Text>>,
         /// How many bits of an IPv4 address count.
         v4_bits: Option<u64> = "32" in 0..=32,
         /// How many bits of an IPv6 address count.

@@ -2,11 +2,11 @@ use std::fmt::Write as _;
 
 use proptest::prelude::*;
 
-use tidegate_document::{Mapping, Presence, Shape};
+use tidegate_document::{MappingType, Presence, Shape};
 
 use super::table::{HealthKeys, JwtKeys, RouteKeys, UpstreamKeys};
 use super::*;
-use crate::{HeaderEdit, JwtKey, Missing, PathMatch, PathRewrite, PresentedIn, ValueFrom};
+use crate::{HeaderEdit, JwtKey, PathMatch, PathRewrite, PresentedIn, ValueFrom, WhenMissing};
 
 const SMALL: &str = "
 routes:
@@ -52,7 +52,7 @@ fn a_route_and_an_upstream_are_enough_and_the_rest_is_as_the_settings_say() {
 }
 
 /// A mapping with every default written out.
-fn defaults(mapping: &Mapping, indent: &str) -> String {
+fn defaults(mapping: &MappingType, indent: &str) -> String {
     let mut text = String::new();
     for key in mapping.keys {
         if let Presence::Default(default) = key.presence {
@@ -109,9 +109,11 @@ fn defaults_of_what_needs_more_are_those_of_the_settings_too() {
     );
     let health = read(&health).settings().upstreams[0].health.clone();
     assert_eq!(health, Some(crate::HealthCheck::default()));
-    let jwt = format!("jwt:\n  key_set: keys.json\n{}", defaults(JwtKeys::mapping(), "  "));
+    let jwt =
+        format!("jwt:\n  key_set_url: http://id.test/\n{}", defaults(JwtKeys::mapping(), "  "));
     let jwt = read(&with(&jwt)).settings().jwt.clone();
-    let usual = crate::JwtSettings::new(JwtKey::KeySet("keys.json".into()));
+    let usual =
+        crate::JwtSettings::new(JwtKey::KeySetUrl(crate::KeySetUrl::new("http://id.test/")));
     assert_eq!(jwt, Some(usual));
 }
 
@@ -131,10 +133,67 @@ fn a_route_says_what_it_takes_and_how_it_is_limited() {
     assert!(route.exempt);
     assert!(matches!(route.request_headers[..], [HeaderEdit::Set(..), HeaderEdit::Remove(_)]));
     let [user, kind, plan] = &route.descriptors[0].entries[..] else { panic!("{route:?}") };
-    assert_eq!(user.missing, Missing::Use("nobody".to_owned()));
+    assert_eq!(user.when_missing, Some(WhenMissing::Use("nobody".to_owned())));
     assert_eq!(kind.value, ValueFrom::Fixed("read".to_owned()));
-    assert_eq!((&plan.value, &plan.missing), (&ValueFrom::Plan, &Missing::SkipEntry));
+    assert_eq!(
+        (&plan.value, &plan.when_missing),
+        (&ValueFrom::Plan, &Some(WhenMissing::SkipEntry))
+    );
     assert_eq!(route.timeouts.unwrap().total, Some(std::time::Duration::from_secs(5)));
+}
+
+#[test]
+fn a_route_names_networks_that_it_allows_and_denies() {
+    let document = read(&route("allow: [10.0.0.0/8, '::1'], deny: 10.1.0.0/16"));
+    let route = &document.settings().routes[0];
+    let texts =
+        |networks: &[ipnet::IpNet]| networks.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(texts(&route.allow), ["10.0.0.0/8", "::1/128"]);
+    assert_eq!(texts(&route.deny), ["10.1.0.0/16"]);
+    let said = wrong(&self::route("allow: [everybody]"));
+    assert!(said.contains("everybody"), "{said}");
+}
+
+#[test]
+fn a_key_set_can_be_at_a_url() {
+    let document = read(&with(
+        "jwt: {key_set_url: 'https://id.test/keys', key_set_cache: 1h, key_set_authority: ca.pem}\n",
+    ));
+    let jwt = document.settings().jwt.clone().unwrap();
+    let set = crate::KeySetUrl {
+        url: "https://id.test/keys".to_owned(),
+        cache: std::time::Duration::from_secs(3_600),
+        authority: Some("ca.pem".into()),
+    };
+    assert_eq!(jwt.key, JwtKey::KeySetUrl(set));
+    assert_eq!(document.settings().files(), [std::path::PathBuf::from("ca.pem")]);
+    let said = wrong(&with("jwt: {key_set: keys.json, key_set_url: 'https://id.test/keys'}\n"));
+    assert!(said.contains("exclude each other"), "{said}");
+    let said = wrong(&with("jwt: {key_set: keys.json, key_set_cache: 1h}\n"));
+    assert!(said.contains("`key_set_cache` needs `key_set_url`"), "{said}");
+}
+
+#[test]
+fn an_entry_says_what_happens_without_a_value() {
+    let entry = |keys: &str| {
+        format!("descriptors: [{{entries: [{{key: a, from: header, name: X-A{keys}}}]}}]")
+    };
+    for (keys, expected) in [
+        ("", None),
+        (", when_missing: skip", Some(WhenMissing::SkipDescriptor)),
+        (", when_missing: skip_descriptor", Some(WhenMissing::SkipDescriptor)),
+        (", when_missing: skip_entry", Some(WhenMissing::SkipEntry)),
+        (", when_missing: reject", Some(WhenMissing::Reject)),
+        (", default: x", Some(WhenMissing::Use("x".to_owned()))),
+        (", when_missing: default, default: x", Some(WhenMissing::Use("x".to_owned()))),
+    ] {
+        let document = read(&route(&entry(keys)));
+        assert_eq!(document.settings().routes[0].descriptors[0].entries[0].when_missing, expected);
+    }
+    let said = wrong(&route(&entry(", when_missing: default")));
+    assert!(said.contains("`when_missing: default` needs `default`"), "{said}");
+    let said = wrong(&route(&entry(", when_missing: reject, default: x")));
+    assert!(said.contains("exclude each other"), "{said}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 
-use tidegate_answers::Wording;
+use tidegate_answers::CauseText;
 
 macro_rules! faults {
     ($($name:ident $status:ident $code:literal $detail:literal;)+) => {
@@ -32,6 +32,8 @@ macro_rules! faults {
 faults! {
     BadTarget BAD_REQUEST "bad_target"
         "The path of the request is malformed or can be read in more than one way.";
+    EscapedSlash BAD_REQUEST "escaped_slash"
+        "The path has an escaped slash (%2F), which `escaped_slashes` of the gateway's `head` or route rejects.";
     TargetTooLong URI_TOO_LONG "target_too_long"
         "The path of the request is too long.";
     BadHost BAD_REQUEST "bad_host"
@@ -42,6 +44,18 @@ faults! {
         "The request's body has a transfer coding that is not served.";
     BadHeader BAD_REQUEST "bad_header"
         "A header field of the request is malformed.";
+    AmbiguousValue BAD_REQUEST "ambiguous_value"
+        "The request has several values of a field or parameter that may have only one.";
+    MissingValue BAD_REQUEST "missing_value"
+        "The request lacks a value that is required here.";
+    MissingCredential UNAUTHORIZED "missing_credential"
+        "The request needs a valid token or API key.";
+    InvalidToken UNAUTHORIZED "invalid_token"
+        "The token of the request is not valid.";
+    UnknownApiKey UNAUTHORIZED "unknown_api_key"
+        "The API key of the request is not known.";
+    NetworkDenied FORBIDDEN "network_denied"
+        "Requests from this network are not served here.";
     MethodNotAllowed METHOD_NOT_ALLOWED "method_not_allowed"
         "The method is not served.";
     NoRoute NOT_FOUND "no_route"
@@ -61,9 +75,9 @@ faults! {
 }
 
 impl Fault {
-    pub(super) fn wording(self) -> Wording<'static> {
+    pub(super) fn wording(self) -> CauseText<'static> {
         let status = self.status();
-        Wording {
+        CauseText {
             status,
             code: self.code(),
             problem_type: "about:blank",

@@ -3,7 +3,7 @@
 use http::request::Parts;
 use http::uri::PathAndQuery;
 
-use crate::head::Target;
+use crate::head::{Target, path_with_parameters};
 use crate::settings::{PathMatch, PathRewrite};
 
 /// A compiled path rewrite.
@@ -49,8 +49,9 @@ impl Rewrite {
             sent.unwrap_or_else(|| PathAndQuery::from_static("/"))
         };
         let Rewrite::Prefix { from, to } = self else { return sent() };
-        let path = target.path(head);
-        let Some(rest) = path.strip_prefix(&**from) else { return sent() };
+        // The prefix itself may have parameters, which are removed with it.
+        let (whole, bare) = (path_with_parameters(head), target.path(head));
+        let Some(rest) = below(from, &whole).or_else(|| below(from, bare)) else { return sent() };
         let slash =
             if rest.starts_with('/') || !to.is_empty() && rest.is_empty() { "" } else { "/" };
         let changed = match head.uri.query() {
@@ -59,4 +60,10 @@ impl Rewrite {
         };
         PathAndQuery::try_from(changed).unwrap_or_else(|_| sent())
     }
+}
+
+/// The path below a prefix of whole segments.
+fn below<'p>(prefix: &str, path: &'p str) -> Option<&'p str> {
+    let rest = path.strip_prefix(prefix)?;
+    (rest.is_empty() || rest.starts_with('/')).then_some(rest)
 }

@@ -57,6 +57,8 @@ fn rewritten(rewrite: &PathRewrite, prefix: &str, uri: &str) -> String {
 fn a_replaced_prefix_leaves_a_valid_path() {
     let strip = &PathRewrite::StripPrefix;
     assert_eq!(rewritten(strip, "/api", "/api"), "/");
+    assert_eq!(rewritten(strip, "/api", "/api/a;v=1"), "/a;v=1");
+    assert_eq!(rewritten(strip, "/api", "/api;v=1/a"), "/a");
     assert_eq!(rewritten(strip, "/api", "/api/"), "/");
     assert_eq!(rewritten(strip, "/api/", "/api//x?y=%2F"), "/x?y=%2F");
     assert_eq!(rewritten(strip, "/", "/x"), "/x");

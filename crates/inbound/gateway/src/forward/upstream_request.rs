@@ -135,6 +135,9 @@ fn check_content_length(headers: &mut HeaderMap, body: &RequestBody) {
     let length: Option<u64> = length.to_str().ok().and_then(|length| length.parse().ok());
     if length.is_none() || length != body.size_hint().exact() {
         headers.remove(CONTENT_LENGTH);
+    } else if let Some(value) = headers.get(CONTENT_LENGTH).cloned() {
+        // Replaces all fields, which are equal: HTTP/2 allows to repeat it.
+        set(headers, CONTENT_LENGTH, value);
     }
 }
 

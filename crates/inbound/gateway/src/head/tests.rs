@@ -47,6 +47,33 @@ fn paths_that_servers_interpret_differently_are_rejected() {
 }
 
 #[test]
+fn dots_beside_an_escaped_slash_or_a_semicolon_are_rejected() {
+    for path in [
+        "/a/..%2fb",
+        "/a%2F../b",
+        "/a%2f..%2fb",
+        "/a/..;/b",
+        "/a/..;x=1/b",
+        "/a/;../b",
+        "/a/..%3bx/b",
+        "/a%2F.",
+        "/.;/a",
+        "/a;..",
+    ] {
+        assert_eq!(path_of(path), Err(Fault::BadTarget), "{path}");
+    }
+    assert_eq!(path_of(&"/a%2Fb".repeat(200)), Err(Fault::TargetTooLong));
+}
+
+#[test]
+fn parameters_of_segments_are_forwarded_and_not_matched() {
+    assert_eq!(path_of("/a;v=1/b;w?c;d"), both("/a/b", "/a;v=1/b;w?c;d"));
+    assert_eq!(path_of("/a%3bv/b"), both("/a/b", "/a%3Bv/b"));
+    assert_eq!(path_of("/;x/a//b;"), both("/a/b", "/;x/a//b;"));
+    assert_eq!(path_of("/a/;x"), both("/a/", "/a/;x"));
+}
+
+#[test]
 fn an_absolute_target_takes_precedence_over_the_host_field() {
     let (target, head) =
         examined(Request::get("http://b.test:81/x?y").header("host", "a")).unwrap();
@@ -70,7 +97,79 @@ fn a_request_has_exactly_one_host() {
     assert_eq!(refused(two), Fault::BadHost);
     assert_eq!(refused(Request::get("/").header("host", "u@a")), Fault::BadHost);
     assert_eq!(refused(Request::get("/").header("host", "a b")), Fault::BadHost);
+    let (target, _) = examined(Request::get("/").header("host", "a.test.:80")).unwrap();
+    assert_eq!(target.host(), Some("a.test"));
     assert!(examined(Request::get("/").version(Version::HTTP_10)).is_ok());
+}
+
+#[test]
+fn a_host_is_a_name_or_an_address_with_an_optional_port() {
+    let host = |host: &str| examined(Request::get("/").header("host", host)).map(|_| ());
+    for valid in
+        ["a", "a.test", "a.test.", "a_b-c.test:80", "127.0.0.1:8000", "[::1]", "[::1]:80", "a:"]
+    {
+        assert_eq!(host(valid), Ok(()), "{valid}");
+    }
+    for odd in [
+        "",
+        "x,y",
+        "x:abc",
+        "x:70000",
+        "x:+80",
+        "x:1:2",
+        ".",
+        "..",
+        ".a",
+        "a..b",
+        "a%2eb",
+        "a b",
+        "[::1",
+        "[a]",
+        "[::1]80",
+        "[::1%25eth0]",
+        "x;y",
+        "x'y",
+        "x/y",
+        ":80",
+    ] {
+        assert_eq!(host(odd), Err(Fault::BadHost), "{odd}");
+    }
+    let two = Request::get("http://x,y/").version(Version::HTTP_2);
+    assert_eq!(examined(two).unwrap_err(), Fault::BadHost);
+}
+
+#[test]
+fn a_target_has_the_scheme_of_http() {
+    for scheme in ["http", "https", "HTTP"] {
+        let request = Request::get(format!("{scheme}://a/")).header("host", "a");
+        assert!(examined(request).is_ok(), "{scheme}");
+    }
+    for scheme in ["ftp", "ws", "file", "h2c"] {
+        let request = Request::get(format!("{scheme}://a/")).header("host", "a");
+        assert_eq!(examined(request).unwrap_err(), Fault::BadTarget, "{scheme}");
+    }
+}
+
+#[test]
+fn the_lines_of_a_cookie_field_become_one() {
+    let request = Request::get("/").header("host", "a").header("cookie", "a=1");
+    let (_, head) =
+        examined(request.header("cookie", b"b=\xff".as_slice()).header("x", "y")).unwrap();
+    let lines: Vec<_> = head.headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    assert_eq!(lines, [b"a=1; b=\xff"]);
+    assert_eq!(head.headers["x"], "y");
+}
+
+#[test]
+fn spaces_around_a_value_are_rejected_in_http_2() {
+    for value in [" a", "a ", "\ta", "a\t", " "] {
+        let request = Request::get("http://a/").version(Version::HTTP_2);
+        let padded = request.header("x", "b").header("x", value);
+        assert_eq!(examined(padded).unwrap_err(), Fault::BadHeader, "{value:?}");
+    }
+    let inner =
+        Request::get("http://a/").version(Version::HTTP_2).header("x", "a b").header("y", "");
+    assert!(examined(inner).is_ok());
 }
 
 #[test]
@@ -119,7 +218,8 @@ proptest! {
     #[test]
     fn no_path_panics(path in "\\PC{0,60}") {
         let _ = normalized(&path);
-        let _ = path_without_empty_segments(&path);
+        let _ = matched_path(&path, Parameters::Remove);
+        let _ = matched_path(&path, Parameters::Keep);
     }
 }
 

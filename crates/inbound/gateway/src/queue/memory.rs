@@ -1,8 +1,10 @@
-//! A queue in memory: bounded in number and in bytes, lost with the process.
+//! A queue in memory: bounded in number and in bytes, as a whole and for each caller, and lost with the process.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 
 use parking_lot::Mutex;
+use tidegate_overload::Caller;
 use tokio::time::Instant;
 
 use super::{QueueFull, QueueId, QueuedRequest, QueuedState, RequestQueue};
@@ -18,7 +20,9 @@ pub struct MemoryQueue {
 struct Table {
     settings: QueueSettings,
     requests: HashMap<QueueId, QueueEntry>,
-    bytes: usize,
+    usage: QueueUsage,
+    /// What each caller with a request in the table uses.
+    callers: HashMap<Caller, QueueUsage>,
     /// The requests that ended, the oldest first.
     ended: VecDeque<(Instant, QueueId)>,
 }
@@ -27,13 +31,35 @@ struct Table {
 struct QueueEntry {
     state: QueuedState,
     request: Option<QueuedRequest>,
+    caller: Caller,
+}
+
+/// A part of the table.
+#[derive(Clone, Copy, Debug, Default)]
+struct QueueUsage {
+    /// Requests, including those that ended.
+    requests: usize,
+    /// Bytes of requests that wait.
+    bytes: usize,
+}
+
+impl QueueUsage {
+    fn add(&mut self, bytes: usize) {
+        self.requests = self.requests.saturating_add(1);
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
+    fn has_room(self, bytes: usize, requests_max: usize, bytes_max: usize) -> bool {
+        self.requests < requests_max && self.bytes.saturating_add(bytes) <= bytes_max
+    }
 }
 
 impl MemoryQueue {
     /// An empty queue with these bounds.
     pub fn new(settings: QueueSettings) -> Self {
-        let (requests, ended) = (HashMap::new(), VecDeque::new());
-        MemoryQueue { table: Mutex::new(Table { settings, requests, bytes: 0, ended }) }
+        let (requests, callers, ended) = Default::default();
+        let usage = QueueUsage::default();
+        MemoryQueue { table: Mutex::new(Table { settings, requests, usage, callers, ended }) }
     }
 
     /// Changes the bounds. Requests that are stored stay, even if there are more.
@@ -47,35 +73,69 @@ impl Table {
     fn forget(&mut self, before: Option<Instant>) {
         let old = |ended: &Instant| before.is_some_and(|before| *ended <= before);
         while let Some((_, id)) = self.ended.pop_front_if(|(ended, _)| old(ended)) {
-            self.requests.remove(&id);
+            self.remove(id);
         }
+    }
+
+    /// Forgets the oldest request of a caller that has ended, and returns whether there was one.
+    fn forget_of(&mut self, caller: Caller) -> bool {
+        let of_caller =
+            |id: &QueueId| self.requests.get(id).is_some_and(|entry| entry.caller == caller);
+        let oldest = self.ended.iter().position(|(_, id)| of_caller(id));
+        let ended = oldest.and_then(|index| self.ended.remove(index));
+        ended.map(|(_, id)| self.remove(id)).is_some()
+    }
+
+    /// Removes a request that ended, so that none of its bytes are counted.
+    fn remove(&mut self, id: QueueId) {
+        let Some(entry) = self.requests.remove(&id) else { return };
+        self.usage.requests = self.usage.requests.saturating_sub(1);
+        if let Entry::Occupied(mut usage) = self.callers.entry(entry.caller) {
+            usage.get_mut().requests = usage.get().requests.saturating_sub(1);
+            if usage.get().requests == 0 {
+                usage.remove();
+            }
+        }
+    }
+
+    /// Makes room for a request: in the table, and in its caller's share.
+    fn has_room(&mut self, caller: Caller, bytes: usize) -> bool {
+        let settings = self.settings;
+        self.forget(Instant::now().checked_sub(settings.remember));
+        let share = |table: &Self| table.callers.get(&caller).copied().unwrap_or_default();
+        if share(self).requests >= settings.caller_requests_max {
+            self.forget_of(caller);
+        }
+        share(self).has_room(bytes, settings.caller_requests_max, settings.caller_bytes_max)
+            && self.usage.has_room(bytes, settings.requests_max, settings.bytes_max)
     }
 }
 
 impl RequestQueue for MemoryQueue {
     fn push(&self, request: QueuedRequest) -> Result<QueueId, QueueFull> {
-        let bytes = request.bytes();
+        let (bytes, caller) = (request.bytes(), request.caller);
         let mut random = [0; 16];
         aws_lc_rs::rand::fill(&mut random).map_err(|_| QueueFull)?;
         let id = QueueId::new(u128::from_ne_bytes(random));
         let mut table = self.table.lock();
-        let QueueSettings { requests_max, bytes_max, remember, .. } = table.settings;
-        table.forget(Instant::now().checked_sub(remember));
-        let total = table.bytes.saturating_add(bytes);
-        if table.requests.len() >= requests_max || total > bytes_max {
+        if !table.has_room(caller, bytes) {
             return Err(QueueFull);
         }
-        table.bytes = total;
-        table
-            .requests
-            .insert(id, QueueEntry { state: QueuedState::Waiting, request: Some(request) });
+        table.usage.add(bytes);
+        table.callers.entry(caller).or_default().add(bytes);
+        let (state, request) = (QueuedState::Waiting, Some(request));
+        table.requests.insert(id, QueueEntry { state, request, caller });
         Ok(id)
     }
 
     fn take(&self, id: QueueId) -> Option<QueuedRequest> {
         let mut table = self.table.lock();
         let request = table.requests.get_mut(&id)?.request.take()?;
-        table.bytes = table.bytes.saturating_sub(request.bytes());
+        let bytes = request.bytes();
+        table.usage.bytes = table.usage.bytes.saturating_sub(bytes);
+        if let Some(usage) = table.callers.get_mut(&request.caller) {
+            usage.bytes = usage.bytes.saturating_sub(bytes);
+        }
         Some(request)
     }
 
@@ -107,7 +167,49 @@ mod tests {
 
     fn request(bytes: usize) -> QueuedRequest {
         let (head, ()) = Request::get("/").body(()).unwrap().into_parts();
-        QueuedRequest { head, body: Bytes::from(vec![b'x'; bytes - 1]) }
+        let caller = Caller::default();
+        QueuedRequest { head, body: Bytes::from(vec![b'x'; bytes - 1]), caller }
+    }
+
+    fn request_of(name: &str, bytes: usize) -> QueuedRequest {
+        QueuedRequest { caller: Caller::named(name), ..request(bytes) }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_caller_has_a_share_in_number_and_in_bytes() {
+        let settings = QueueSettings {
+            caller_requests_max: 2,
+            caller_bytes_max: 100,
+            ..QueueSettings::default()
+        };
+        let queue = MemoryQueue::new(settings);
+        let first = queue.push(request_of("a", 60)).unwrap();
+        assert_eq!(queue.push(request_of("a", 41)), Err(QueueFull));
+        let second = queue.push(request_of("a", 40)).unwrap();
+        assert_eq!(queue.push(request_of("a", 1)), Err(QueueFull));
+        for _ in 0..2 {
+            queue.push(request_of("b", 50)).unwrap();
+        }
+        // One that has ended makes room, and its state is forgotten.
+        queue.settle(first, QueuedState::Done(StatusCode::OK));
+        assert_eq!(queue.state(first), Some(QueuedState::Done(StatusCode::OK)));
+        queue.push(request_of("a", 60)).unwrap();
+        assert_eq!((queue.state(first), queue.state(second)), (None, Some(QueuedState::Waiting)));
+        assert_eq!(queue.push(request_of("a", 1)), Err(QueueFull));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_left_of_callers_whose_requests_are_forgotten() {
+        let settings = QueueSettings { remember: Duration::ZERO, ..QueueSettings::default() };
+        let queue = MemoryQueue::new(settings);
+        for number in 0..50 {
+            let id = queue.push(request_of(&number.to_string(), 10)).unwrap();
+            queue.settle(id, QueuedState::Expired);
+        }
+        queue.push(request_of("last", 10)).unwrap();
+        let table = queue.table.lock();
+        assert_eq!((table.callers.len(), table.requests.len()), (1, 1));
+        assert_eq!((table.usage.requests, table.usage.bytes), (1, 10));
     }
 
     #[tokio::test(start_paused = true)]

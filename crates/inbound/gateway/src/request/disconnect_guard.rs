@@ -4,7 +4,6 @@
 
 use tidegate_engine::{Clock, CounterStore};
 
-use crate::access_log::Record;
 use crate::active_document::ActiveDocument;
 use crate::decode::RequestContext;
 
@@ -15,9 +14,8 @@ where
     C: Clock,
 {
     document: &'s ActiveDocument<S, C>,
-    /// The index of the route; [`None`] once the wait is over.
-    route_index: Option<usize>,
-    record: Option<Box<Record>>,
+    /// [`None`] once the wait is over.
+    context: Option<RequestContext>,
 }
 
 impl<'s, S, C> DisconnectGuard<'s, S, C>
@@ -26,14 +24,15 @@ where
     C: Clock,
 {
     pub(super) fn new(document: &'s ActiveDocument<S, C>, context: &mut RequestContext) -> Self {
-        let (route_index, record) = (Some(context.route_index), context.record.take());
-        DisconnectGuard { document, route_index, record }
+        let record = context.record.take();
+        let client_form = context.client_form.clone();
+        let context = Some(RequestContext { client_form, record, ..*context });
+        DisconnectGuard { document, context }
     }
 
     /// The wait is over, and the client still connected.
     pub(super) fn disarm(mut self, context: &mut RequestContext) {
-        self.route_index = None;
-        context.record = self.record.take();
+        context.record = self.context.take().and_then(|context| context.record);
     }
 }
 
@@ -43,8 +42,8 @@ where
     C: Clock,
 {
     fn drop(&mut self) {
-        if let Some(route_index) = self.route_index {
-            self.document.disconnected(route_index, self.record.take());
+        if let Some(context) = self.context.take() {
+            self.document.disconnected(context);
         }
     }
 }

@@ -70,6 +70,12 @@ impl<S: CounterStore, C: Clock> UpstreamGuard<S, C> {
     /// The upstream has answered.
     pub(super) fn answered(&mut self, status: StatusCode, lease: ConnectionLease) {
         self.status = status;
+        if let Some(context) = &mut self.context {
+            if let Some(record) = &mut context.record {
+                record.upstream = Some(lease.host().origin().authority().clone());
+            }
+            self.document.count_admission(&mut context.count);
+        }
         self.lease = Some(lease);
     }
 
@@ -91,6 +97,18 @@ impl<S: CounterStore, C: Clock> UpstreamGuard<S, C> {
         self.document.state.counters.tunnels.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// The caller's slots, which are held until the client has taken the response.
+    pub(super) fn take_slots(&mut self) -> Option<HeldSlots> {
+        let slots = self.slots.take()?;
+        let (document, began) = (Arc::clone(&self.document), self.began);
+        Some(HeldSlots::new(TimedSlots { slots: Some(slots), document, began }))
+    }
+
+    /// Whether the client failed to send its body, which is no failure of the upstream.
+    fn has_failed_body(&self) -> bool {
+        self.progress.as_ref().is_some_and(|progress| progress.state().is_failure())
+    }
+
     /// Ends the request without a response of the upstream.
     pub(super) fn fault(mut self, fault: Fault) -> Answer {
         let failed = fault.status().is_server_error();
@@ -101,14 +119,12 @@ impl<S: CounterStore, C: Clock> UpstreamGuard<S, C> {
 
     /// Releases the pass and the slots, and charges for the body.
     fn release(&mut self, ending: Completion) {
-        let state = &self.document.state;
         if let Some(pass) = self.pass.take() {
+            let state = &self.document.state;
             let now = state.protection.as_ref().map(|protection| protection.clock().now());
             pass.finish(now.unwrap_or(self.began), ending);
         }
-        if self.slots.take().is_some() {
-            state.hold_time.add(state.engine.clock().now().since(self.began));
-        }
+        drop(self.take_slots());
         if let (Some(description), Some(progress)) = (self.deferred.take(), &self.progress) {
             let bytes = progress.bytes();
             for deferred in &description.deferred {
@@ -132,8 +148,27 @@ impl<S: CounterStore, C: Clock> UpstreamGuard<S, C> {
     }
 }
 
+/// Slots that count for how long they are held.
+struct TimedSlots<S: CounterStore, C: Clock> {
+    slots: Option<HeldSlots>,
+    document: Arc<ActiveDocument<S, C>>,
+    began: Timestamp,
+}
+
+impl<S: CounterStore, C: Clock> Drop for TimedSlots<S, C> {
+    fn drop(&mut self) {
+        self.slots = None;
+        let state = &self.document.state;
+        state.hold_time.add(state.engine.clock().now().since(self.began));
+    }
+}
+
 impl<S: CounterStore, C: Clock> OnBodyEnd for UpstreamGuard<S, C> {
     fn ended(mut self: Box<Self>, end: BodyEnd, bytes: u64) {
+        let end = match end {
+            BodyEnd::Broken if self.has_failed_body() => BodyEnd::Dropped,
+            end => end,
+        };
         self.release(match end {
             BodyEnd::Complete if self.status.is_server_error() => Completion::Failed,
             BodyEnd::Complete => Completion::Succeeded,
@@ -149,13 +184,9 @@ impl<S: CounterStore, C: Clock> OnBodyEnd for UpstreamGuard<S, C> {
             }
             BodyEnd::Dropped => {}
         }
-        if let Some(RequestContext { route_index, record, .. }) = self.context.take() {
+        if let Some(context) = self.context.take() {
             let outcome = Outcome::Served;
-            self.document.record(
-                route_index,
-                record,
-                RequestEnd { status: self.status, bytes, outcome },
-            );
+            self.document.record(context, RequestEnd { status: self.status, bytes, outcome });
         }
     }
 }
@@ -163,8 +194,9 @@ impl<S: CounterStore, C: Clock> OnBodyEnd for UpstreamGuard<S, C> {
 impl<S: CounterStore, C: Clock> Drop for UpstreamGuard<S, C> {
     fn drop(&mut self) {
         self.release(Completion::Abandoned);
-        if let Some(RequestContext { route_index, record, .. }) = self.context.take() {
-            self.document.disconnected(route_index, record);
+        if let Some(mut context) = self.context.take() {
+            self.document.count_admission(&mut context.count);
+            self.document.disconnected(context);
         }
         // Last: a reader that sees no request in flight also sees how they ended.
         self.document.state.counters.in_flight.fetch_sub(1, Ordering::Release);

@@ -1,4 +1,4 @@
-//! Settings of who is shed first when we are short.
+//! Settings of load shedding: which requests are shed first.
 
 use http::Method;
 use http::header::{HeaderName, HeaderValue};
@@ -6,23 +6,20 @@ use tidegate_overload::Category;
 
 use super::describe::ValueFrom;
 
-/// How requests are told apart when not all can be served.
+/// Which requests are shed first under overload.
 #[derive(Clone, Debug)]
 pub struct CategorySettings {
-    /// The field in which a trusted hop names the category itself: `critical`, `post`, `get` or
-    /// `test`. Upstreams are told in the same field. From anybody else it is dropped. Default:
-    /// `X-Tidegate-Category`.
+    /// The field in which a trusted proxy names the category: `critical`, `post`, `get` or `test`. Upstreams get the
+    /// category in the same field; the value of an untrusted client is removed. Default: `X-Tidegate-Category`.
     pub field: Option<HeaderName>,
-    /// Rules; the first that matches is taken. Without one, reading is `get` and everything
-    /// else `post`.
+    /// Rules; the first that matches is used. Without a match, `GET`, `HEAD` and `OPTIONS` are `get`, others `post`.
     pub rules: Vec<CategoryRule>,
-    /// Who is refused together: requests of the same caller share their fate for an hour.
-    /// Default: the client's address, with 64 bits of IPv6.
+    /// What identifies a caller. Requests of one caller are shed together, for an hour. Default: the client's address,
+    /// with 64 bits of IPv6.
     pub caller: ValueFrom,
-    /// The field in which a client says for how many milliseconds it will wait. gRPC's own is
-    /// always read. Default: none.
+    /// The field in which a client sends how many milliseconds it waits. `grpc-timeout` is always read. Default: none.
     pub timeout_field: Option<HeaderName>,
-    /// Whether answers name the category that was shed, in `X-Tidegate-Shed`. Default: yes.
+    /// Whether responses name the category that was shed, in `X-Tidegate-Shed`. Default: yes.
     pub tell: bool,
 }
 
@@ -38,7 +35,7 @@ impl Default for CategorySettings {
     }
 }
 
-/// What puts a request into a category. What is not said matches everything.
+/// A rule that puts requests into a category. An empty condition matches everything.
 #[derive(Clone, Debug)]
 pub struct CategoryRule {
     /// The category.
@@ -47,14 +44,14 @@ pub struct CategoryRule {
     pub routes: Vec<String>,
     /// Methods.
     pub methods: Vec<Method>,
-    /// A field and its value, as a trusted hop sends them.
+    /// A field and its value, as a trusted proxy sends them.
     pub header: Option<(HeaderName, HeaderValue)>,
     /// Plans of API keys.
     pub plans: Vec<String>,
 }
 
 impl CategoryRule {
-    /// Everything is of this category.
+    /// A rule that puts every request into this category.
     pub const fn new(category: Category) -> Self {
         CategoryRule {
             category,

@@ -1,46 +1,53 @@
-//! Settings of one route: what it takes, where it leads, what it is limited by.
+//! Settings of a route: which requests it matches, where they go, and what limits them.
 
 use http::Method;
 use http::header::{HeaderName, HeaderValue};
+use ipnet::IpNet;
 
 use super::answer::AnswerSettings;
+use super::client::EscapedSlashes;
 use super::describe::{CostSettings, DescriptorSettings};
 use super::upstream::Timeouts;
 
-/// Where some requests go, and what limits them.
+/// A route.
 #[derive(Clone, Debug)]
 pub struct RouteSettings {
-    /// What logs and metrics call it.
+    /// Its name in logs and metrics.
     pub name: String,
-    /// The hosts it is for: a name, or `*.` and a name for everything below it. Default: all.
+    /// The hosts that it matches: a name, or `*.` and a name for all subdomains. Default: all.
     pub hosts: Vec<String>,
-    /// The paths it is for. Default: all.
+    /// The paths that it matches. Default: all.
     pub path: PathMatch,
-    /// The methods it is for. Default: all.
+    /// The methods that it matches. Default: all.
     pub methods: Vec<Method>,
-    /// The group of upstreams that it leads to.
+    /// The name of its group of upstreams.
     pub upstreams: String,
-    /// What the upstream sees of the path.
+    /// The path that upstreams see.
     pub rewrite: PathRewrite,
-    /// Which host the upstream is asked for.
+    /// The host that upstreams see.
     pub host_header: HostHeader,
     /// Changes to the fields of requests, in this order.
     pub request_headers: Vec<HeaderEdit>,
-    /// Changes to the fields of answers, in this order.
+    /// Changes to the fields of responses, in this order.
     pub response_headers: Vec<HeaderEdit>,
-    /// Path templates that descriptors can name, as `/users/{id}/orders`, after the one that the
-    /// route itself has as its path. The first that matches is taken.
+    /// More path templates for descriptors, such as `/users/{id}/orders`, after the route's own. The first that matches
+    /// is used.
     pub templates: Vec<String>,
-    /// What its requests are limited by.
+    /// The descriptors of its requests, which rules limit.
     pub descriptors: Vec<DescriptorSettings>,
-    /// What a request costs, where a descriptor does not say.
+    /// The cost of a request, unless its descriptor has one.
     pub cost: CostSettings,
-    /// How refusals are told.
+    /// The bodies of refusals.
     pub answers: AnswerSettings,
-    /// How long things may take here, in place of what its upstreams say.
+    /// Its timeouts. Default: those of its upstreams.
     pub timeouts: Option<Timeouts>,
-    /// Whether its requests are never limited, shed or counted: health checks, metrics,
-    /// administration. Default: no.
+    /// The networks whose clients may use the route. Default: all.
+    pub allow: Vec<IpNet>,
+    /// The networks whose clients may not use it, even if `allow` has them. Default: none.
+    pub deny: Vec<IpNet>,
+    /// How paths with an escaped slash are treated here. Default: as [`HeadSettings`](super::HeadSettings) says.
+    pub escaped_slashes: Option<EscapedSlashes>,
+    /// Whether its requests are never limited, shed or counted, such as health checks. Default: no.
     pub exempt: bool,
 }
 
@@ -62,17 +69,20 @@ impl RouteSettings {
             cost: CostSettings::default(),
             answers: AnswerSettings::default(),
             timeouts: None,
+            allow: Vec::new(),
+            deny: Vec::new(),
+            escaped_slashes: None,
             exempt: false,
         }
     }
 }
 
-/// Which paths a route is for.
+/// The paths that a route matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathMatch {
     /// This path, and everything below it.
     Prefix(String),
-    /// Paths of this template, as `/users/{id}/orders`.
+    /// Paths of this template, such as `/users/{id}/orders`.
     Template(String),
 }
 
@@ -82,22 +92,22 @@ impl Default for PathMatch {
     }
 }
 
-/// What an upstream sees of a path.
+/// The path that upstreams see.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum PathRewrite {
-    /// All of it.
+    /// The whole path.
     #[default]
     Keep,
-    /// What is below the route's prefix.
+    /// The path below the route's prefix.
     StripPrefix,
-    /// What is below the route's prefix, behind this one.
+    /// The path below the route's prefix, after this prefix.
     ReplacePrefix(String),
 }
 
-/// Which host an upstream is asked for.
+/// The host that upstreams see.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HostHeader {
-    /// The one that the client asked for.
+    /// The one that the client requested.
     #[default]
     Client,
     /// The upstream's own.
@@ -109,8 +119,8 @@ pub enum HostHeader {
 pub enum HeaderEdit {
     /// The field has this value and no other.
     Set(HeaderName, HeaderValue),
-    /// The field has this value beside those that it has.
+    /// The field has this value in addition to others.
     Add(HeaderName, HeaderValue),
-    /// The field is left out.
+    /// The field is removed.
     Remove(HeaderName),
 }

@@ -3,24 +3,24 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Servers that do the same.
+/// A group of equivalent servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamSettings {
-    /// What routes call the group.
+    /// The name that routes use.
     pub name: String,
     /// The servers, as `http://host:port` or `https://host:port`.
     pub hosts: Vec<String>,
-    /// What they speak.
+    /// Their protocol.
     pub protocol: UpstreamProtocol,
-    /// Whom to trust of those with `https`.
+    /// Certificates for servers with `https`.
     pub tls: UpstreamTls,
-    /// How long things may take.
+    /// Timeouts.
     pub timeouts: Timeouts,
     /// How many connections are kept.
     pub pool: PoolSettings,
-    /// How servers are asked whether they are well. Default: they are not asked.
+    /// Active health checks. Default: none.
     pub health: Option<HealthCheck>,
-    /// When a server that fails is left alone for a while.
+    /// When a failing server gets no requests for a while.
     pub ejection: Ejection,
 }
 
@@ -43,26 +43,26 @@ impl UpstreamSettings {
     }
 }
 
-/// What upstreams speak.
+/// The protocol of upstreams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UpstreamProtocol {
-    /// HTTP/1.1; with `https` HTTP/2 when the server prefers it.
+    /// HTTP/1.1, or with `https` whatever both sides negotiate.
     #[default]
     Auto,
     /// HTTP/1.1.
     Http1,
-    /// HTTP/2; without encryption as if that were agreed on.
+    /// HTTP/2; without TLS by prior knowledge.
     Http2,
 }
 
-/// Whom to trust, and who to be, with encrypted upstreams.
+/// Certificates for upstreams with TLS.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UpstreamTls {
-    /// A file of certificates of those who vouch for upstreams, in PEM. Default: the system's.
+    /// A PEM file with the certificate authorities to trust. Default: the system's.
     pub authority: Option<PathBuf>,
-    /// The name that certificates must be good for. Default: the host's.
+    /// The name that the server's certificate must have. Default: the host's.
     pub server_name: Option<String>,
-    /// A certificate to show and its key, in PEM. Default: none.
+    /// PEM files with a client certificate and its private key. Default: none.
     pub client: Option<(PathBuf, PathBuf)>,
 }
 

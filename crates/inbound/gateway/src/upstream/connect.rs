@@ -23,6 +23,21 @@ const ADDRESSES_MAX: usize = 8;
 const PING_EVERY: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Error codes of the system that have no [`io::ErrorKind`].
+const TOO_MANY_OPEN_FILES: [i32; 2] = [23, 24];
+const NO_BUFFERS: i32 = 105;
+
+/// The buffer of an HTTP/1.1 connection, which bounds the head of a response, and what is read or kept for writing at
+/// once. hyper's default is 400 KiB, which a client that does not read would hold twice.
+const BUFFER_BYTES: usize = 64 * 1024;
+
+/// The flow-control window of a stream. hyper's default is 2 MiB, which a client that does not read would hold.
+const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
+
+/// The flow-control window of a connection: that of many streams, so that those whose clients do not read leave the
+/// others enough.
+const CONNECTION_WINDOW_BYTES: u32 = 64 * STREAM_WINDOW_BYTES;
+
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectError {
@@ -47,6 +62,28 @@ pub(crate) enum ConnectError {
     /// The host is not a valid name for a certificate.
     #[error("the host is not a valid name for a certificate")]
     ServerName,
+}
+
+impl ConnectError {
+    /// Whether this machine is the reason (no descriptors, ports or memory), which says nothing about the host.
+    pub(super) fn is_local(&self) -> bool {
+        let source = match self {
+            ConnectError::Unresolved(source)
+            | ConnectError::Refused(source)
+            | ConnectError::Tls(source) => source,
+            ConnectError::NoHostLeft
+            | ConnectError::Timeout
+            | ConnectError::Handshake(_)
+            | ConnectError::ServerName => return false,
+        };
+        let out_of_descriptors =
+            source.raw_os_error().is_some_and(|code| TOO_MANY_OPEN_FILES.contains(&code));
+        let kind = source.kind();
+        out_of_descriptors
+            || kind == io::ErrorKind::AddrNotAvailable
+            || kind == io::ErrorKind::OutOfMemory
+            || source.raw_os_error() == Some(NO_BUFFERS)
+    }
 }
 
 /// Opens connections to the hosts of a group.
@@ -89,6 +126,9 @@ impl Connector {
         if is_http2 {
             let mut builder = http2::Builder::new(TokioExecutor::new());
             builder.timer(TokioTimer::new());
+            builder
+                .initial_stream_window_size(STREAM_WINDOW_BYTES)
+                .initial_connection_window_size(CONNECTION_WINDOW_BYTES);
             builder.keep_alive_interval(PING_EVERY).keep_alive_timeout(PING_TIMEOUT);
             let (sender, connection) =
                 builder.handshake(io).await.map_err(ConnectError::Handshake)?;
@@ -96,8 +136,11 @@ impl Connector {
             tokio::spawn(async move { drop(connection.await) });
             Ok(HttpConnection::Http2(sender))
         } else {
-            let (sender, connection) =
-                http1::handshake(io).await.map_err(ConnectError::Handshake)?;
+            let (sender, connection) = http1::Builder::new()
+                .max_buf_size(BUFFER_BYTES)
+                .handshake(io)
+                .await
+                .map_err(ConnectError::Handshake)?;
             tokio::spawn(async move { drop(connection.with_upgrades().await) });
             Ok(HttpConnection::Http1(sender))
         }
@@ -140,5 +183,24 @@ async fn connect_tcp(origin: &Origin) -> Result<TcpStream, ConnectError> {
 impl std::fmt::Debug for Connector {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Connector").field("protocol", &self.protocol).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lack_of_descriptors_ports_or_memory_is_no_failure_of_the_host() {
+        let refused = |code| ConnectError::Refused(io::Error::from_raw_os_error(code));
+        // EMFILE, ENFILE, EADDRNOTAVAIL, ENOMEM, ENOBUFS.
+        for code in [24, 23, 99, 12, 105] {
+            assert!(refused(code).is_local(), "{code}");
+        }
+        // ECONNREFUSED, ECONNRESET, EHOSTUNREACH.
+        for code in [111, 104, 113] {
+            assert!(!refused(code).is_local(), "{code}");
+        }
+        assert!(!ConnectError::Timeout.is_local());
     }
 }

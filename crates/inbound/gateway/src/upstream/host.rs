@@ -180,6 +180,7 @@ impl Host {
         ConnectionLease {
             host: Arc::clone(self),
             pool_index,
+            reusable: true,
             sender: Some(RequestSender::Exclusive(sender)),
         }
     }
@@ -194,6 +195,7 @@ impl Host {
         ConnectionLease {
             host: Arc::clone(self),
             pool_index,
+            reusable: true,
             sender: Some(RequestSender::Shared(shared)),
         }
     }
@@ -204,6 +206,8 @@ impl Host {
 pub(crate) struct ConnectionLease {
     host: Arc<Host>,
     pool_index: usize,
+    /// Whether another request may be sent on it.
+    reusable: bool,
     sender: Option<RequestSender>,
 }
 
@@ -214,6 +218,11 @@ enum RequestSender {
 }
 
 impl ConnectionLease {
+    /// The server at the other end.
+    pub(crate) fn host(&self) -> &Host {
+        &self.host
+    }
+
     pub(super) const fn version(&self) -> Version {
         match self.sender {
             Some(RequestSender::Shared(_)) => Version::HTTP_2,
@@ -243,8 +252,16 @@ impl ConnectionLease {
         }
     }
 
+    /// Closes the connection after the response.
+    pub(super) const fn forbid_reuse(&mut self) {
+        self.reusable = false;
+    }
+
     /// Returns the connection to the pool after a complete response.
     pub(crate) fn return_to_pool(mut self) {
+        if !self.reusable {
+            return;
+        }
         if let Some(RequestSender::Exclusive(_)) = &self.sender
             && let Some(RequestSender::Exclusive(sender)) = self.sender.take()
         {

@@ -10,6 +10,12 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
+use crate::body::is_over_budget;
+
+/// What is read at once while responses hold too much memory. Two reads fit into the 8 KiB that hyper buffers for a
+/// client.
+const SMALL_READ_BYTES: usize = 3 * 1024;
+
 /// A TCP connection, encrypted or not.
 #[derive(Debug)]
 pub(super) enum Transport {
@@ -27,16 +33,35 @@ impl Transport {
     }
 }
 
+impl Transport {
+    fn poll_read_into(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self {
+            Transport::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
+            Transport::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
+        }
+    }
+}
+
 impl AsyncRead for Transport {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Transport::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
-            Transport::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
+        let this = self.get_mut();
+        if !is_over_budget() {
+            return this.poll_read_into(cx, buffer);
         }
+        let bytes = buffer.remaining().min(SMALL_READ_BYTES);
+        let mut small = ReadBuf::new(buffer.initialize_unfilled_to(bytes));
+        let polled = this.poll_read_into(cx, &mut small);
+        let read = small.filled().len();
+        buffer.advance(read);
+        polled
     }
 }
 

@@ -3,7 +3,8 @@
 use http::Request;
 use tidegate_engine::ManualClock;
 use tidegate_gateway::{
-    AddressFrom, DescriptorSettings, EntrySettings, GatewaySettings, ValueFrom,
+    AddressFrom, DescriptorSettings, EntrySettings, GatewaySettings, PathMatch, RouteSettings,
+    ValueFrom,
 };
 use tidegate_server::{Endpoint, Peer};
 use tokio::io::AsyncWriteExt as _;
@@ -139,4 +140,40 @@ async fn a_peer_without_an_address_is_forwarded_as_unknown() {
     let seen = upstream.last();
     assert_eq!(seen.header("forwarded"), "for=unknown;proto=https;host=\"a\"");
     assert_eq!(seen.header("x-forwarded-proto"), "https");
+}
+
+#[tokio::test]
+async fn a_route_serves_only_the_networks_that_it_allows() {
+    let upstream = Upstream::start().await;
+    let networks = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
+    let mut settings = to(&[upstream.url()]);
+    settings.trusted_hops = networks(&["127.0.0.1/32"]);
+    settings.routes[0].allow = networks(&["10.0.0.0/8", "2001:db8::/32"]);
+    settings.routes[0].deny = networks(&["10.1.0.0/16"]);
+    let mut open = RouteSettings::new("open", "api");
+    open.path = PathMatch::Prefix("/open".into());
+    open.deny = networks(&["203.0.113.0/24"]);
+    open.exempt = true;
+    settings.routes.insert(0, open);
+    let harness = Harness::open(settings);
+    for (path, client, expected) in [
+        ("/", "10.2.0.1", 200),
+        ("/", "2001:db8::7", 200),
+        ("/", "::ffff:10.2.0.1", 200),
+        ("/", "10.1.0.1", 403),
+        ("/", "198.51.100.7", 403),
+        // The connection's own address.
+        ("/", "unknown", 403),
+        ("/open", "198.51.100.7", 200),
+        ("/open", "203.0.113.9", 403),
+    ] {
+        let reply = harness.send(Request::get(path).header("x-forwarded-for", client)).await;
+        assert_eq!(reply.status, expected, "{path} {client}");
+        if expected == 403 {
+            assert_eq!(reply.json()["code"], "network_denied");
+        }
+    }
+    assert_eq!(upstream.seen().len(), 4);
+    let call = Request::post("/").header("content-type", "application/grpc");
+    assert_eq!(harness.two().await.send(call, "").await.header("grpc-status"), "7");
 }

@@ -1,6 +1,7 @@
 //! Descriptors and costs of requests.
 
 use std::fs;
+use std::time::Duration;
 
 use aws_lc_rs::hmac;
 use base64::Engine as _;
@@ -9,9 +10,13 @@ use http::Request;
 use tempfile::TempDir;
 use tidegate_engine::{Descriptor, Entry, Verb};
 use tidegate_gateway::{
-    ApiKeySettings, CostSettings, DescriptorSettings, EntrySettings, GatewaySettings, JwtKey,
-    JwtSettings, Missing, PathMatch, ValueFrom,
+    ApiKeySettings, CostSettings, DescriptorSettings, EntrySettings, GatewaySettings,
+    InvalidCredential, JwtKey, JwtSettings, KeySetUrl, PathMatch, RouteSettings, ValueFrom,
+    WhenMissing,
 };
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
 
 use crate::harness::{Harness, START, by_user, to, until};
 use crate::upstream::Upstream;
@@ -103,14 +108,16 @@ async fn different_values_have_separate_limits() {
 #[tokio::test]
 async fn a_missing_value_can_be_replaced_or_left_out() {
     for (missing, expected) in [
-        (Missing::SkipDescriptor, [200, 200]),
-        (Missing::Use("nobody".into()), [200, 429]),
-        (Missing::SkipEntry, [200, 429]),
+        (None, [200, 200]),
+        (Some(WhenMissing::SkipDescriptor), [200, 200]),
+        (Some(WhenMissing::Use("nobody".into())), [200, 429]),
+        (Some(WhenMissing::SkipEntry), [200, 429]),
+        (Some(WhenMissing::Reject), [400, 400]),
     ] {
         let upstream = Upstream::start().await;
         let mut settings = by_user(to(&[upstream.url()]));
         let entries = &mut settings.routes[0].descriptors[0].entries;
-        entries[0].missing = missing;
+        entries[0].when_missing = missing;
         entries.insert(0, EntrySettings::new("all", ValueFrom::Fixed("".into())));
         let limit = "limits: [{algorithm: token_bucket, unit: hour, requests_per_unit: 1}]";
         let rules = format!("- key: all\n  {limit}\n  descriptors:\n  - key: user\n    {limit}\n");
@@ -156,6 +163,7 @@ async fn verified_claims_limit_their_subject_and_invalid_tokens_are_ignored() {
         token(header, &claims(now + 60), b"another secret"),
         token(header, &claims(now - 61), SECRET),
         token(header, &claims(now + 60).replace("us", "them"), SECRET),
+        token(header, &claims(now + 60).replace("\"us\"", "[\"us\"]"), SECRET),
         token(header, &claims(now + 60).replace("api", "web"), SECRET),
         token(r#"{"alg":"none"}"#, &claims(now + 60), SECRET),
         token(r#"{"alg":"HS256","crit":["b64"]}"#, &claims(now + 60), SECRET),
@@ -163,6 +171,92 @@ async fn verified_claims_limit_their_subject_and_invalid_tokens_are_ignored() {
         "a.b.c".to_owned(),
     ] {
         assert_eq!(harness.send(bearing(&bad)).await.status, 200, "{bad}");
+    }
+}
+
+#[tokio::test]
+async fn requests_without_a_valid_credential_can_be_rejected() {
+    let upstream = Upstream::start().await;
+    let mut settings = described(to(&[upstream.url()]), ValueFrom::Claim("sub".into()));
+    settings.jwt = Some(JwtSettings::new(JwtKey::Secret(SECRET.to_vec())));
+    let mut health = RouteSettings::new("health", "api");
+    health.path = PathMatch::Prefix("/health".into());
+    health.exempt = true;
+    settings.routes.insert(0, health);
+    let good = token(r#"{"alg":"HS256"}"#, r#"{"sub":"7"}"#, SECRET);
+    let bad = token(r#"{"alg":"HS256"}"#, r#"{"sub":"7"}"#, b"another secret");
+    for (when_missing, when_invalid, expected) in [
+        (WhenMissing::SkipDescriptor, InvalidCredential::Ignore, [200, 200, 200]),
+        (WhenMissing::SkipDescriptor, InvalidCredential::Reject, [200, 401, 200]),
+        (WhenMissing::Reject, InvalidCredential::Ignore, [200, 401, 401]),
+    ] {
+        settings.routes[1].descriptors[0].entries[0].when_missing = Some(when_missing);
+        settings.jwt.as_mut().unwrap().when_invalid = when_invalid;
+        let harness = Harness::limited(settings.clone(), &each("what", 1));
+        let mut statuses = Vec::new();
+        for request in [bearing(&good), bearing(&bad), Request::get("/")] {
+            let reply = harness.send(request).await;
+            statuses.push(reply.status.as_u16());
+            if reply.status == 401 {
+                assert_eq!(reply.header("www-authenticate"), "Bearer");
+            }
+        }
+        assert_eq!(statuses, expected);
+        let exempt = Request::get("/health").header("authorization", format!("Bearer {bad}"));
+        assert_eq!(harness.send(exempt).await.status, 200);
+    }
+}
+
+#[tokio::test]
+async fn unknown_api_keys_can_be_rejected() {
+    let upstream = Upstream::start().await;
+    let mut settings = to(&[upstream.url()]);
+    let keys =
+        ApiKeySettings { when_unknown: InvalidCredential::Reject, ..ApiKeySettings::default() };
+    settings.api_keys = Some(keys);
+    let harness = Harness::open(settings);
+    assert_eq!(harness.get("/").await.status, 200);
+    let reply = harness.send(Request::get("/").header("x-api-key", "guess")).await;
+    assert_eq!((reply.status.as_u16(), reply.header("www-authenticate")), (401, "ApiKey"));
+    assert_eq!(reply.json()["code"], "unknown_api_key");
+    let call =
+        Request::post("/").header("x-api-key", "guess").header("content-type", "application/grpc");
+    assert_eq!(harness.two().await.send(call, "").await.header("grpc-status"), "16");
+    let twice = Request::get("/").header("x-api-key", "a").header("x-api-key", "b");
+    assert_eq!(harness.send(twice).await.status, 400);
+}
+
+#[tokio::test]
+async fn each_of_several_values_is_charged() {
+    let upstream = Upstream::start().await;
+    for value in [
+        ValueFrom::Header("x-user".parse().unwrap()),
+        ValueFrom::Cookie("user".into()),
+        ValueFrom::Query("user".into()),
+    ] {
+        let harness = Harness::limited(described(to(&[upstream.url()]), value), &each("what", 2));
+        let request = |users: &[&str]| {
+            let query: Vec<_> = users.iter().map(|user| format!("user={user}")).collect();
+            let request = Request::get(format!("/?{}", query.join("&")));
+            let request = request.header("cookie", query.join("; "));
+            users.iter().fold(request, |request, user| request.header("x-user", *user))
+        };
+        let mut statuses = Vec::new();
+        for users in [
+            // User 7 twice, whatever stands beside it.
+            &["7", "1"][..],
+            &["2", "7"],
+            &["3", "7"],
+            &["7", "4"],
+            // Equal ones are one.
+            &["5", "5"],
+            &["5"],
+            &["5"],
+            &["a", "b", "c", "d", "e"],
+        ] {
+            statuses.push(harness.send(request(users)).await.status.as_u16());
+        }
+        assert_eq!(statuses, [200, 200, 429, 429, 200, 200, 429, 400]);
     }
 }
 
@@ -204,6 +298,71 @@ async fn a_changed_key_set_is_reloaded() {
     let older = token(r#"{"alg":"HS256","kid":"older"}"#, r#"{"a":{"b":7}}"#, SECRET);
     assert_eq!(harness.send(bearing(&new)).await.status, 200);
     assert_eq!(harness.send(bearing(&older)).await.status, 429);
+}
+
+/// A server of a key set, which a test replaces.
+async fn key_server() -> (String, watch::Sender<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/keys.json", listener.local_addr().unwrap());
+    let (answer, current) = watch::channel(String::new());
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = [0; 1_024];
+            let _ = stream.read(&mut request).await;
+            let body = current.borrow().clone();
+            let status = if body.is_empty() { "500 Broken" } else { "200 OK" };
+            let length = body.len();
+            let answer = format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\n\r\n{body}");
+            let _ = stream.write_all(answer.as_bytes()).await;
+        }
+    });
+    (url, answer)
+}
+
+#[tokio::test]
+async fn a_key_set_is_fetched_from_its_url_and_the_last_good_one_stays() {
+    let upstream = Upstream::start().await;
+    let (url, answer) = key_server().await;
+    let mut settings = described(to(&[upstream.url()]), ValueFrom::Claim("sub".into()));
+    let set = KeySetUrl { cache: Duration::from_millis(10), ..KeySetUrl::new(url) };
+    settings.jwt = Some(JwtSettings {
+        when_invalid: InvalidCredential::Reject,
+        ..JwtSettings::new(JwtKey::KeySetUrl(set))
+    });
+    let harness = Harness::limited(settings, &each("what", 2));
+    let gateway = harness.gateway.clone();
+    tokio::spawn(async move { gateway.maintain().await });
+    let fetches = || harness.gateway.read().key_set_fetches;
+    let keys = |id: &str, secret: &[u8]| {
+        format!(r#"{{"keys":[{{"kty":"oct","kid":"{id}","k":"{}"}}]}}"#, base64(secret))
+    };
+    let old = token(r#"{"alg":"HS256","kid":"old"}"#, r#"{"sub":"7"}"#, SECRET);
+    let new = token(r#"{"alg":"HS256","kid":"new"}"#, r#"{"sub":"8"}"#, b"next secret");
+
+    // Without any keys no token is judged.
+    until("a failure", || fetches().1 > 0).await;
+    assert_eq!(harness.send(bearing(&old)).await.status, 200);
+    answer.send_replace(keys("old", SECRET));
+    until("a fetch", || fetches().0 > 0).await;
+    let mut statuses = Vec::new();
+    for bearer in [&old, &old, &old, &new] {
+        statuses.push(harness.send(bearing(bearer)).await.status.as_u16());
+    }
+    assert_eq!(statuses, [200, 200, 429, 401]);
+
+    for broken in [String::new(), "nonsense".to_owned()] {
+        let failed = fetches().1;
+        answer.send_replace(broken);
+        until("a failure", || fetches().1 > failed).await;
+        assert_eq!(harness.send(bearing(&old)).await.status, 429);
+    }
+
+    answer.send_replace(keys("new", b"next secret"));
+    let fetched = fetches().0;
+    until("a fetch", || fetches().0 > fetched).await;
+    assert_eq!(harness.send(bearing(&old)).await.status, 401);
+    assert_eq!(harness.send(bearing(&new)).await.status, 200);
 }
 
 #[tokio::test]
@@ -273,20 +432,61 @@ async fn a_cost_is_fixed_or_stated_by_the_caller() {
     assert_eq!(harness.get_as("7").await.status, 429);
 
     let name: http::HeaderName = "x-weight".parse().unwrap();
-    let (harness, _upstream) = costing(CostSettings::Header { name, max: 3 }).await;
+    let (harness, _upstream) = costing(CostSettings::Header { name, min: 1, max: 3 }).await;
     let start = left(&harness);
-    for (weight, costs) in [("2", 2), ("99", 3), ("many", 1)] {
+    for (weight, costs) in [("2", 2), ("99", 3), ("many", 1), ("0", 1)] {
         let before = left(&harness);
         let request = Request::get("/").header("x-user", "7").header("x-weight", weight);
         harness.send(request).await;
         assert_eq!(before - left(&harness), costs, "{weight}");
     }
-    assert_eq!(start - left(&harness), 6);
+    assert_eq!(start - left(&harness), 7);
+}
+
+#[tokio::test]
+async fn a_request_that_states_no_cost_does_not_pass_a_spent_limit() {
+    let name: http::HeaderName = "x-weight".parse().unwrap();
+    let weighing = |weights: &[&str]| {
+        let request = Request::get("/").header("x-user", "7");
+        weights.iter().fold(request, |request, weight| request.header("x-weight", *weight))
+    };
+    for (min, passes) in [(1, false), (0, true)] {
+        let cost = CostSettings::Header { name: name.clone(), min, max: 10 };
+        let (harness, upstream) = costing(cost).await;
+        assert_eq!(harness.send(weighing(&["10"])).await.status, 200);
+        let status = if passes { 200 } else { 429 };
+        for weight in ["0", "00", "+0"] {
+            assert_eq!(harness.send(weighing(&[weight])).await.status, status, "{weight}");
+        }
+        let seen = upstream.seen().len();
+        for weights in [&["1", "0"][..], &["0", "5"], &["1, 2"], &["1", "1"]] {
+            let reply = harness.send(weighing(weights)).await;
+            assert_eq!(
+                (reply.status.as_u16(), reply.json()["code"].as_str()),
+                (400, Some("ambiguous_value"))
+            );
+        }
+        assert_eq!(upstream.seen().len(), seen);
+    }
+}
+
+#[tokio::test]
+async fn a_request_without_a_body_does_not_pass_a_spent_limit_of_bytes() {
+    let (harness, _upstream) = costing(CostSettings::BodyBytes { min: 1 }).await;
+    let post = |bytes: usize| {
+        let length = "x".repeat(bytes);
+        format!(
+            "POST /echo HTTP/1.1\r\nhost: a\r\nx-user: 7\r\nconnection: close\r\ncontent-length: {bytes}\r\n\r\n{length}"
+        )
+    };
+    assert!(harness.raw(&post(10)).await.starts_with("HTTP/1.1 200 "));
+    assert!(harness.raw(&post(0)).await.starts_with("HTTP/1.1 429 "));
+    assert_eq!(harness.get_as("7").await.status, 429);
 }
 
 #[tokio::test]
 async fn a_body_costs_its_bytes_whether_its_length_is_known_or_not() {
-    let (harness, upstream) = costing(CostSettings::BodyBytes).await;
+    let (harness, upstream) = costing(CostSettings::BodyBytes { min: 1 }).await;
     let start = left(&harness);
     let post = || Request::post("/echo").header("x-user", "7");
     harness.one().await.send(post(), "1234").await;

@@ -7,27 +7,35 @@ use std::path::PathBuf;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
-use hyper::body::Incoming;
 use hyper::service::service_fn;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use tempfile::TempDir;
-use tidegate_gateway::UpstreamProtocol;
-use tidegate_server::{Address, Endpoint, Protocol, Server, Tls, TlsFiles};
+use tidegate_gateway::{JwtKey, JwtSettings, KeySetUrl, UpstreamProtocol};
+use tidegate_server::{Address, Endpoint, Protocol, RequestBody, Server, Tls, TlsFiles};
 
-use crate::harness::{Harness, to};
+use crate::harness::{Harness, to, until};
 
 /// A TLS server for `api.test` that responds with the version of the request.
 fn encrypted(directory: &TempDir) -> (Server, u16, PathBuf) {
+    encrypted_for(directory, "api.test", |request| format!("{:?}", request.version()))
+}
+
+/// A TLS server for this name.
+fn encrypted_for(
+    directory: &TempDir,
+    name: &str,
+    respond: fn(&Request<RequestBody>) -> String,
+) -> (Server, u16, PathBuf) {
     let CertifiedKey { cert, signing_key } =
-        generate_simple_self_signed(["api.test".to_owned()]).unwrap();
+        generate_simple_self_signed([name.to_owned()]).unwrap();
     let (certificate, key) = (directory.path().join("cert.pem"), directory.path().join("key.pem"));
     fs::write(&certificate, cert.pem()).unwrap();
     fs::write(&key, signing_key.serialize_pem()).unwrap();
     let tls = Tls::load(TlsFiles::new(&certificate, key)).unwrap();
     let server = Server::start(NonZeroUsize::MIN).unwrap();
-    let service = service_fn(|request: Request<Incoming>| async move {
-        let version = format!("{:?}", request.version());
-        Ok::<_, std::convert::Infallible>(Response::new(Full::new(Bytes::from(version))))
+    let service = service_fn(move |request: Request<RequestBody>| async move {
+        let body = Full::new(Bytes::from(respond(&request)));
+        Ok::<_, std::convert::Infallible>(Response::new(body))
     });
     let any = Address::Tcp(([127, 0, 0, 1], 0).into());
     let endpoint = Endpoint::new("upstream", Protocol::Auto, any).tls(tls);
@@ -55,6 +63,28 @@ async fn an_encrypted_upstream_is_used_with_the_negotiated_version() {
         }
         let state = harness.gateway.read().upstreams[0].1[0].1;
         assert_eq!((state.opened, state.reused), (1, 2));
+    }
+}
+
+#[tokio::test]
+async fn a_key_set_is_fetched_with_tls_from_a_trusted_server_only() {
+    let directory = TempDir::new().unwrap();
+    let keys = |_: &Request<RequestBody>| r#"{"keys":[{"kty":"oct","k":"c2VjcmV0"}]}"#.to_owned();
+    let (_server, port, authority) = encrypted_for(&directory, "127.0.0.1", keys);
+    let other = TempDir::new().unwrap();
+    let (_other, _, stranger) = encrypted_for(&other, "127.0.0.1", keys);
+    for (authority, trusted) in [(authority, true), (stranger, false)] {
+        let set = KeySetUrl {
+            authority: Some(authority),
+            ..KeySetUrl::new(format!("https://127.0.0.1:{port}/keys"))
+        };
+        let mut settings = to(&["http://127.0.0.1:1".to_owned()]);
+        settings.jwt = Some(JwtSettings::new(JwtKey::KeySetUrl(set)));
+        let harness = Harness::open(settings);
+        let gateway = harness.gateway.clone();
+        tokio::spawn(async move { gateway.maintain().await });
+        until("a fetch", || harness.gateway.read().key_set_fetches != (0, 0)).await;
+        assert_eq!(harness.gateway.read().key_set_fetches.0 > 0, trusted);
     }
 }
 

@@ -1,5 +1,6 @@
 //! HTTP/2 frames written by hand: invalid requests are not forwarded.
 
+use http::Request;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::harness::{Harness, to, within};
@@ -83,6 +84,16 @@ async fn a_request_written_by_hand_passes() {
 }
 
 #[tokio::test]
+async fn a_length_that_is_repeated_in_http_2_is_forwarded_once() {
+    let upstream = Upstream::start().await;
+    let harness = Harness::open(to(&[upstream.url()]));
+    let twice = Request::post("/echo").header("content-length", "4").header("content-length", "4");
+    assert_eq!(harness.two().await.send(twice, "body").await.body, "body");
+    let lengths = upstream.last().headers.get_all("content-length").iter().count();
+    assert_eq!(lengths, 1);
+}
+
+#[tokio::test]
 async fn http_1_fields_and_wrong_lengths_are_rejected_in_http_2() {
     for fields in [
         &[("transfer-encoding", "chunked")][..],
@@ -100,6 +111,9 @@ async fn http_1_fields_and_wrong_lengths_are_rejected_in_http_2() {
         &[(":path", "")],
         &[(":method", "GET / HTTP/1.1")],
         &[(":authority", "u@a.test")],
+        &[(":authority", "x,y")],
+        &[(":authority", "x:abc")],
+        &[(":scheme", "ftp")],
     ] {
         assert_eq!(sent(fields, b"body").await, (true, 0), "{fields:?}");
     }

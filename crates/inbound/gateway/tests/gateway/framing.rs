@@ -307,3 +307,46 @@ async fn half_a_request_is_not_forwarded() {
     drop(within("the end", stream.read_to_end(&mut rest)).await);
     assert_eq!(upstream.connections(), 0);
 }
+
+#[tokio::test]
+async fn a_length_beside_chunks_does_not_cut_a_response() {
+    let upstream = RawUpstream::start(
+        "HTTP/1.1 200 OK\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\r\n\
+         5\r\nhello\r\n6\r\n world\r\n0\r\n\r\n",
+    )
+    .await;
+    let harness = Harness::open(to(&[upstream.url()]));
+    let reply = harness.get("/first").await;
+    assert_eq!((reply.body.as_str(), reply.header("content-length")), ("hello world", ""));
+    drop(harness.get("/second").await);
+    assert_eq!(upstream.connections(), 2, "the connection is not used again");
+}
+
+#[tokio::test]
+async fn a_transfer_coding_that_was_not_asked_for_is_a_bad_gateway() {
+    for coding in ["gzip, chunked", "gzip", "deflate,chunked", "chunked, gzip"] {
+        let answer =
+            format!("HTTP/1.1 200 OK\r\ntransfer-encoding: {coding}\r\n\r\n2\r\nab\r\n0\r\n\r\n");
+        let upstream = RawUpstream::start(answer.leak()).await;
+        let harness = Harness::open(to(&[upstream.url()]));
+        let reply = harness.get("/").await;
+        assert_eq!(reply.status, 502, "{coding}");
+        assert_eq!(reply.json()["code"], "upstream_broken");
+    }
+}
+
+#[tokio::test]
+async fn odd_hosts_and_schemes_are_rejected() {
+    for host in ["", "x,y", "x:abc", "x:70000", "u@x", "x..y", "[x]", "x%2ey"] {
+        let request = format!("GET / HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
+        assert_eq!(refused(&request).await, 400, "{host}");
+    }
+    for target in ["ftp://a/", "ws://a/", "http://x,y/", "http://x:abc/"] {
+        let request = format!("GET {target} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
+        assert_eq!(refused(&request).await, 400, "{target}");
+    }
+    for host in ["a", "a.test.", "a_b.test:80", "[::1]:80", "127.0.0.1"] {
+        let request = format!("GET / HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
+        assert_eq!(status(&request).await, (200, true), "{host}");
+    }
+}

@@ -167,6 +167,16 @@ impl<C: Clock> Harness<C> {
         Client::Two(sender)
     }
 
+    /// A connection over HTTP/2 whose streams get this many bytes without being read.
+    pub(crate) async fn two_with_window(&self, bytes: u32) -> Client {
+        let io = TokioIo::new(self.connect().await);
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder.initial_stream_window_size(bytes);
+        let (sender, connection) = builder.handshake(io).await.unwrap();
+        tokio::spawn(connection);
+        Client::Two(sender)
+    }
+
     /// Sends a request on a new connection.
     pub(crate) async fn send(&self, request: http::request::Builder) -> Reply {
         self.one().await.send(request, "").await

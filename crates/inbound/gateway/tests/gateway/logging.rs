@@ -8,7 +8,7 @@ use std::time::Duration;
 use http::Request;
 use parking_lot::{Condvar, Mutex};
 use tidegate_engine::ManualClock;
-use tidegate_gateway::{AccessLogFormat, AccessLogSettings, GatewayParts};
+use tidegate_gateway::{AccessLogFormat, AccessLogSettings, CallerFormat, GatewayParts};
 use tidegate_metrics::{AnswerKind, Meter};
 
 use crate::harness::{Harness, PATIENCE, START, by_user, engine, to, until};
@@ -81,6 +81,49 @@ async fn each_request_is_a_line_of_json() {
         (of(AnswerKind::Admitted), of(AnswerKind::Refused), of(AnswerKind::Invalid)),
         (1, 1, 1)
     );
+}
+
+#[tokio::test]
+async fn a_line_names_the_limit_the_caller_and_the_upstream() {
+    for (format, caller) in [
+        (CallerFormat::Plain, Some("127.0.0.1")),
+        // printf %s 127.0.0.1 | sha256sum | cut -c -16
+        (CallerFormat::Hashed, Some("12ca17b49af22894")),
+        (CallerFormat::Off, None),
+    ] {
+        let log = AccessLogSettings { caller: format, ..AccessLogSettings::default() };
+        let (harness, paper, _meter, upstream) = logged(log).await;
+        let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+        let request = || {
+            let request =
+                Request::post("/echo").header("x-user", "7").header("x-request-id", "r-1");
+            request.header("traceparent", format!("00-{trace}-00f067aa0ba902b7-01"))
+        };
+        let mut client = harness.one().await;
+        client.send(request(), "").await;
+        client.send(request(), "").await;
+        client.send(Request::get("/a/../b").header("traceparent", "nonsense"), "").await;
+        until("three lines", || paper.text.lock().lines().count() == 3).await;
+        let text = paper.text.lock().clone();
+        let lines: Vec<serde_json::Value> =
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let members = |line: &serde_json::Value, names: &[&str]| -> Vec<Option<String>> {
+            names.iter().map(|name| line[name].as_str().map(ToOwned::to_owned)).collect()
+        };
+        let own = |text: &str| Some(text.to_owned());
+        let caller = caller.map(ToOwned::to_owned);
+        for line in &lines[..2] {
+            let found = members(line, &["category", "caller", "request_id", "trace_id"]);
+            assert_eq!(found, [own("post"), caller.clone(), own("r-1"), own(trace)], "{line}");
+        }
+        let names = ["limit", "refused_by", "upstream"];
+        let server = upstream.address.to_string();
+        assert_eq!(members(&lines[0], &names), [None, None, Some(server)]);
+        assert_eq!(members(&lines[1], &names), [own("user"), own("rate"), None]);
+        let rest =
+            ["limit", "refused_by", "upstream", "category", "caller", "request_id", "trace_id"];
+        assert_eq!(members(&lines[2], &rest), [const { None }; 7]);
+    }
 }
 
 #[tokio::test]

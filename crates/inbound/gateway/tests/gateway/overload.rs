@@ -141,7 +141,7 @@ async fn a_limit_that_charged_nothing_refunds_nothing() {
 async fn a_request_that_costs_its_bytes_is_refunded() {
     let upstream = Upstream::start().await;
     let mut settings = trusting(by_user(to(&[upstream.url()])));
-    settings.routes[0].cost = CostSettings::BodyBytes;
+    settings.routes[0].cost = CostSettings::BodyBytes { min: 1 };
     let (harness, _protection) = guarded(settings, 2);
     fill(&harness, &upstream, 2).await;
     let mut client = harness.one().await;

@@ -189,6 +189,8 @@ impl Upstream {
                 let stalled = first.chain(tokio_stream::pending());
                 *answer.body_mut() = BodyExt::boxed(StreamBody::new(stalled));
             }
+            "/medium" => *answer.body_mut() = text(vec![b'x'; 4_000]),
+            "/large" => *answer.body_mut() = text(vec![b'x'; 8 << 20]),
             "/hop" => {
                 let headers = answer.headers_mut();
                 headers.insert("keep-alive", "timeout=5".parse().unwrap());

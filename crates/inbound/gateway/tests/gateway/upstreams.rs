@@ -192,3 +192,34 @@ async fn a_name_is_resolved() {
     let harness = Harness::open(to(&["http://nobody.invalid:80".to_owned()]));
     assert_eq!(harness.get("/").await.status, 502);
 }
+
+#[tokio::test]
+async fn a_body_that_its_client_does_not_finish_is_no_failure_of_the_host() {
+    let upstream = Upstream::start().await;
+    let mut settings = to(&[upstream.url()]);
+    settings.upstreams[0].ejection = Ejection { failures: 1, ..Ejection::default() };
+    settings.head.body_bytes_max = Some(100);
+    settings.head.body_idle = Duration::from_millis(50);
+    let harness = Harness::open(settings);
+    let post = "POST /echo HTTP/1.1\r\nhost: a\r\n";
+    let chunked = format!("{post}transfer-encoding: chunked\r\n\r\n");
+    let too_large = format!("{chunked}40\r\n{0}\r\n40\r\n{0}\r\n", "x".repeat(64));
+    for (request, status) in [
+        (format!("{chunked}3\r\nabc\r\nzz\r\n"), "HTTP/1.1 400"),
+        (too_large, "HTTP/1.1 413"),
+        (format!("{post}content-length: 9\r\n\r\nabc"), "HTTP/1.1 408"),
+    ] {
+        let answer = harness.raw(&request).await;
+        assert!(answer.starts_with(status), "{answer}");
+    }
+    // A client that disconnects in the middle of its body.
+    let mut stream = harness.connect().await;
+    let half = format!("{post}content-length: 9\r\n\r\nabc");
+    tokio::io::AsyncWriteExt::write_all(&mut stream, half.as_bytes()).await.unwrap();
+    until("the request", || harness.gateway.read().in_flight == 1).await;
+    drop(stream);
+    until("its end", || harness.gateway.read().in_flight == 0).await;
+    let state = harness.gateway.read().upstreams[0].1[0].1;
+    assert_eq!((state.failures, state.ejected), (0, false), "{state:?}");
+    assert_eq!(harness.get("/").await.status, 200);
+}

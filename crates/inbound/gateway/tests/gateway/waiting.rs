@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use http::Request;
 use tidegate_engine::SystemClock;
-use tidegate_gateway::{DelaySettings, QueueSettings};
+use tidegate_gateway::{DelaySettings, QueueSettings, ValueFrom};
 
 use crate::harness::{Harness, Reply, by_user, to, until, within};
 use crate::upstream::Upstream;
@@ -156,6 +156,20 @@ async fn a_queued_request_that_waits_too_long_expires() {
     within("the end", async { while harness.get(&place).await.json()["state"] != "expired" {} })
         .await;
     assert_eq!(upstream.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn one_caller_cannot_fill_the_queue() {
+    let upstream = Upstream::start().await;
+    let mut settings = by_user(to(&[upstream.url()]));
+    settings.queue = QueueSettings { requests_max: 10, caller_requests_max: 2, ..settings.queue };
+    settings.categories.caller = ValueFrom::Header("x-user".parse().unwrap());
+    let harness = Harness::timed(settings, &paced("queue").replace("second", "hour"));
+    let mut statuses = Vec::new();
+    for user in ["7", "7", "7", "7", "8", "8", "8", "8"] {
+        statuses.push(harness.get_as(user).await.status.as_u16());
+    }
+    assert_eq!(statuses, [200, 202, 202, 429, 200, 202, 202, 429]);
 }
 
 #[tokio::test]

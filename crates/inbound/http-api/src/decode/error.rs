@@ -5,7 +5,7 @@ use serde_json::error::Category;
 use serde_path_to_error::Segment;
 use tidegate_rules::closest;
 
-use super::object::{Described, Object};
+use super::object::{JsonObject, Object};
 use crate::problem::{Location, RequestProblem};
 
 /// The longest message: it may repeat a value of the body.
@@ -17,7 +17,7 @@ const NAME_CHARS_MAX: usize = 64;
 
 /// The problem of a body that cannot be decoded.
 #[cold]
-pub(super) fn problem<'a, T: Deserialize<'a> + Described>(
+pub(super) fn problem<'a, T: Deserialize<'a> + JsonObject>(
     body: &'a [u8],
     error: &serde_json::Error,
 ) -> RequestProblem {
@@ -61,7 +61,7 @@ fn unknown_field(message: &str) -> Option<(&str, Vec<&str>)> {
     Some((name, expected.split('`').skip(1).step_by(2).collect()))
 }
 
-fn path_to_error<'a, T: Deserialize<'a> + Described>(body: &'a [u8]) -> Option<String> {
+fn path_to_error<'a, T: Deserialize<'a> + JsonObject>(body: &'a [u8]) -> Option<String> {
     let mut json = serde_json::Deserializer::from_slice(body);
     let error = serde_path_to_error::deserialize::<_, Object<T>>(&mut json).err()?;
     // A name that cannot be read is left out: line and column locate it.
@@ -78,7 +78,7 @@ fn path_to_error<'a, T: Deserialize<'a> + Described>(body: &'a [u8]) -> Option<S
 
 /// The fields of an object, as its error for an unknown field lists them.
 #[cfg(test)]
-pub(super) fn fields_of<T: Deserialize<'static> + Described + std::fmt::Debug>() -> Vec<String> {
+pub(super) fn fields_of<T: Deserialize<'static> + JsonObject + std::fmt::Debug>() -> Vec<String> {
     let error = serde_json::from_str::<Object<T>>(r#"{"?": 0}"#).unwrap_err().to_string();
     let (_, fields) = unknown_field(&error).unwrap();
     fields.into_iter().map(ToOwned::to_owned).collect()

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use tidegate_engine::DESCRIPTORS_MAX;
 
-use super::object::Object;
+use super::object::{List, Object};
 use super::{CheckRequest, RequestDescriptor, RequestEntry};
 
 /// Bytes that end a string or need a general parser: quotes, backslashes, control characters. A table, because every byte
@@ -110,7 +110,7 @@ impl<'a> PlainParser<'a> {
         Some(name)
     }
 
-    fn descriptors(&mut self) -> Option<Vec<Object<RequestDescriptor<'a>>>> {
+    fn descriptors(&mut self) -> Option<List<RequestDescriptor<'a>>> {
         let mut descriptors = Vec::with_capacity(1);
         self.take(b'[')?;
         loop {
@@ -122,18 +122,18 @@ impl<'a> PlainParser<'a> {
             self.take(b'}')?;
             descriptors.push(Object(RequestDescriptor { entries, cost: None, limit: None }));
             if !self.has_more(b']')? {
-                return (descriptors.len() <= DESCRIPTORS_MAX).then_some(descriptors);
+                return (descriptors.len() <= DESCRIPTORS_MAX).then_some(List(descriptors));
             }
         }
     }
 
-    fn entries(&mut self) -> Option<Vec<Object<RequestEntry<'a>>>> {
+    fn entries(&mut self) -> Option<List<RequestEntry<'a>>> {
         let mut entries = Vec::with_capacity(1);
         self.take(b'[')?;
         loop {
             entries.push(Object(self.entry()?));
             if !self.has_more(b']')? {
-                return Some(entries);
+                return Some(List(entries));
             }
         }
     }

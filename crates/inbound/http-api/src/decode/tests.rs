@@ -40,7 +40,7 @@ fn what_may_be_left_out_may_be_null() {
         {"cost":null,"limit":null,"entries":[{"key":"a","value":"b"}]}]}"#;
     let request = one_request(body).unwrap();
     assert_eq!(request.cost, 1);
-    let Object(descriptor) = &request.descriptors[0];
+    let Object(descriptor) = &request.descriptors.0[0];
     assert!(descriptor.limit.is_none() && descriptor.cost.is_none());
 }
 
@@ -50,7 +50,7 @@ fn a_batch_has_up_to_its_maximum_of_requests() {
     let batch = |count| format!("{{\"requests\":[{}]}}", vec![request; count].join(","));
     let body = batch(3);
     let read = check_body(body.as_bytes(), BATCH_MAX).unwrap();
-    assert!(matches!(read, CheckBody::Batch(all) if all.len() == 3));
+    assert!(matches!(read, CheckBody::Batch(List(all)) if all.len() == 3));
     let problem = problem_of(&batch(4));
     assert_eq!(problem, "`requests` has 4 requests; the maximum is 3 (send several batches)");
     let problem = one_request(body.as_bytes()).unwrap_err().to_string();

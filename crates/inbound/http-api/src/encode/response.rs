@@ -14,40 +14,38 @@ const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 /// A response of the API.
 pub(crate) type HttpResponse = Response<Full<Bytes>>;
 
-pub(crate) const fn health_status(healthy: bool) -> StatusCode {
-    if healthy { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
-}
-
 pub(crate) fn to_json(value: &impl Serialize) -> Vec<u8> {
     // Cannot fail: strings and numbers only.
     serde_json::to_vec(value).unwrap_or_default()
 }
 
 pub(crate) fn json(status: StatusCode, body: impl Into<Bytes>) -> HttpResponse {
-    with_type(JSON, status, body)
-}
-
-pub(crate) fn text(status: StatusCode, body: impl Into<Bytes>) -> HttpResponse {
-    with_type(TEXT, status, body)
+    json_with(HeaderMap::new(), status, body)
 }
 
 /// JSON with these header fields; the content type is added.
 pub(crate) fn json_with(
+    headers: HeaderMap,
+    status: StatusCode,
+    body: impl Into<Bytes>,
+) -> HttpResponse {
+    typed(JSON, headers, status, body)
+}
+
+pub(crate) fn text(status: StatusCode, body: impl Into<Bytes>) -> HttpResponse {
+    typed(TEXT, HeaderMap::new(), status, body)
+}
+
+fn typed(
+    content_type: HeaderValue,
     mut headers: HeaderMap,
     status: StatusCode,
     body: impl Into<Bytes>,
 ) -> HttpResponse {
-    headers.insert(CONTENT_TYPE, JSON);
+    headers.insert(CONTENT_TYPE, content_type);
     let mut response = Response::new(Full::new(body.into()));
     *response.status_mut() = status;
     *response.headers_mut() = headers;
-    response
-}
-
-fn with_type(kind: HeaderValue, status: StatusCode, body: impl Into<Bytes>) -> HttpResponse {
-    let mut response = Response::new(Full::new(body.into()));
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, kind);
     response
 }
 

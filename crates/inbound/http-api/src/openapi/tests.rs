@@ -1,6 +1,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
+use tidegate_requests::Role;
 
 use super::OPENAPI;
 use crate::decode::schemas;
@@ -28,6 +29,21 @@ fn the_document_has_every_route_and_no_other() {
         ((*path).to_owned(), method.to_owned())
     });
     assert_eq!(documented, served.collect());
+}
+
+#[test]
+fn the_document_has_the_role_of_every_route() {
+    let document = document();
+    for (path, methods, route) in ROUTES {
+        let method = if *methods == Methods::Get { "get" } else { "post" };
+        let operation = &document["paths"][path][method];
+        let security = operation["security"].as_array().and_then(|all| all.last());
+        let scope = security.and_then(|needed| needed["token"][0].as_str());
+        assert_eq!(scope, route.role().map(Role::as_str), "{path}");
+        for status in ["401", "403"] {
+            assert_eq!(operation["responses"].get(status).is_some(), scope.is_some(), "{path}");
+        }
+    }
 }
 
 #[test]

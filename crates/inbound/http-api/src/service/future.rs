@@ -18,9 +18,9 @@ use http_body_util::Full;
 use hyper::service::Service;
 use pin_project_lite::pin_project;
 use tidegate_engine::{Clock, CounterStore, Timestamp, Verb};
+use tidegate_requests::{BodyLimits, BodyReader};
 
-use super::{HttpApi, Shared};
-use crate::decode::body::BodyReader;
+use super::{ApiState, HttpApi};
 use crate::decode::head::{RefusalStatus, expect_json, refusal_status};
 use crate::encode::response::HttpResponse;
 use crate::problem::RequestProblem;
@@ -55,25 +55,21 @@ where
     }
 }
 
-impl<S, C> Shared<S, C>
-where
-    S: CounterStore,
-    C: Clock,
-{
+impl<S: CounterStore, C: Clock> ApiState<S, C> {
     /// The verb and refusal status of a request that waits for its body only. None for any other, also for an invalid one.
     fn immediate_check<B>(&self, request: &Request<B>) -> Option<(Verb, RefusalStatus)> {
         self.engine.local()?;
-        let Ok(Route::Apply(verb)) = route(request.method(), request.uri().path()) else {
-            return None;
-        };
-        self.permit_verb(verb).and_then(|()| expect_json(request.headers())).ok()?;
+        let route = route(request.method(), request.uri().path()).ok()?;
+        let Route::Apply(verb) = route else { return None };
+        self.authorize(route, request.headers()).ok()?;
+        expect_json(request.headers()).ok()?;
         Some((verb, refusal_status(verb, request.uri().query()).ok()?))
     }
 }
 
 /// A check that waits for its body.
 struct PendingCheck<S, C> {
-    shared: Arc<Shared<S, C>>,
+    shared: Arc<ApiState<S, C>>,
     verb: Verb,
     refusal: RefusalStatus,
     began: Timestamp,
@@ -81,11 +77,7 @@ struct PendingCheck<S, C> {
     headers: HeaderMap,
 }
 
-impl<S, C> PendingCheck<S, C>
-where
-    S: CounterStore,
-    C: Clock,
-{
+impl<S: CounterStore, C: Clock> PendingCheck<S, C> {
     fn answer(self, body: Result<Bytes, RequestProblem>) -> HttpResponse {
         let PendingCheck { shared, verb, refusal, began, headers } = self;
         let result = body.and_then(|body| {
@@ -132,8 +124,12 @@ where
             RequestStateProjection::Boxed { response } => ready!(response.as_mut().poll(context)),
             RequestStateProjection::Reading { reader, check } => {
                 let pending = check.as_ref().expect("a future is not polled after its end");
-                let bytes_max = pending.shared.parts.settings.body_bytes_max;
-                let body = ready!(reader.poll(bytes_max, context));
+                let settings = &pending.shared.parts.settings;
+                let limits = BodyLimits {
+                    bytes_max: settings.body_bytes_max,
+                    timeout: settings.body_timeout,
+                };
+                let body = ready!(reader.poll(limits, context));
                 let check = check.take().expect("present in the line above");
                 let body = body.map_err(|error| check.shared.body_problem(error));
                 check.answer(body)

@@ -13,6 +13,7 @@ use tidegate_engine::{
 };
 use tidegate_http_api::{Health, HttpApi, HttpApiParts, HttpApiSettings, RulesStatus};
 use tidegate_metrics::Meter;
+use tidegate_requests::AccessPolicy;
 
 use crate::document;
 
@@ -67,7 +68,7 @@ pub(crate) struct Bench<S = MemoryStore> {
 impl Bench {
     /// A door with one rule of each kind.
     pub(crate) fn new() -> Self {
-        Bench::with(HttpApiSettings::default())
+        Bench::with(settings())
     }
 
     pub(crate) fn with(settings: HttpApiSettings) -> Self {
@@ -107,6 +108,11 @@ impl<S: CounterStore> Bench<S> {
         }
         answer
     }
+}
+
+/// The settings of a port that other machines cannot reach.
+pub(crate) fn settings() -> HttpApiSettings {
+    HttpApiSettings { access: AccessPolicy::local(), ..HttpApiSettings::default() }
 }
 
 pub(crate) fn rules(text: &str) -> Snapshot {

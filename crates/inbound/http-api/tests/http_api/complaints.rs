@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use serde_json::json;
 use tidegate_http_api::HttpApiSettings;
 
-use crate::bench::{Bench, asking, request};
+use crate::bench::{Bench, asking, request, settings};
 
 /// The routes that take a body of ours.
 const BODIED: [&str; 6] =
@@ -24,7 +24,7 @@ async fn a_path_that_is_not_there_is_answered_with_a_guess() {
         assert_eq!((answer.status, answer.json()["hint"].as_str()), (404, Some(hint)), "{path}");
         assert_eq!(answer.field("content-type"), Some("application/problem+json"));
     }
-    assert_eq!(bench.meter.read().answers, [0, 0, 0, 4, 0]);
+    assert_eq!(bench.meter.read().answers, [0, 0, 0, 0, 4, 0]);
 }
 
 #[tokio::test]
@@ -57,7 +57,7 @@ async fn a_bad_body_is_told_what_is_wrong_and_where_on_every_route() {
 
 #[tokio::test]
 async fn a_body_that_is_too_large_is_not_read() {
-    let settings = HttpApiSettings { body_bytes_max: 200, ..HttpApiSettings::default() };
+    let settings = HttpApiSettings { body_bytes_max: 200, ..settings() };
     let bench = Bench::with(settings);
     for path in BODIED {
         let answer = bench.post_text(path, &" ".repeat(201)).await;

@@ -10,9 +10,8 @@ use serde_json::{Value, json};
 use tidegate_engine::{
     Engine, FailureMode, ManualClock, MemoryConfig, MemoryStore, Mode, Target, WhenFull,
 };
-use tidegate_http_api::HttpApiSettings;
 
-use crate::bench::{Answer, Bench, RULES, START, asking, costing, engine, parts, rules};
+use crate::bench::{Answer, Bench, RULES, START, asking, costing, engine, parts, rules, settings};
 use crate::checks::down;
 use crate::document::{self, DOCUMENT};
 use crate::status::failed_parts;
@@ -52,7 +51,7 @@ fn full(when_full: WhenFull) -> Bench {
     let config = MemoryConfig { budget_bytes: 64 * 1024, when_full, seed: Some(1) };
     let store = MemoryStore::new(config).unwrap();
     let engine = Engine::new(store, ManualClock::at(START)).with_rules(rules(RULES));
-    Bench::over(engine, parts(HttpApiSettings::default()))
+    Bench::over(engine, parts(settings()))
 }
 
 #[tokio::test]

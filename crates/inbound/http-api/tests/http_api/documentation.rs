@@ -9,9 +9,9 @@ use std::sync::Arc;
 use http::{Method, Request};
 use serde_json::Value;
 use tidegate_engine::{Engine, ManualClock, MemoryConfig, MemoryStore, Source};
-use tidegate_http_api::{HttpApiParts, HttpApiSettings, RulesStatus};
+use tidegate_http_api::{HttpApiParts, RulesStatus};
 
-use crate::bench::{Bench, START, parts, request, rules};
+use crate::bench::{Bench, START, parts, request, rules, settings};
 
 /// The permit that the page shows; every real one is another.
 const SHOWN_PERMIT: &str = "5f0c1d9a3b7e42688a64c0de9f217b35";
@@ -29,7 +29,7 @@ fn bench(rule_text: &str) -> Bench {
         sources: Arc::new([Source::new("shop.yaml", rule_text)]),
         failure: None,
     };
-    let parts = parts(HttpApiSettings::default());
+    let parts = parts(settings());
     Bench::over(engine, HttpApiParts { rules: Arc::new(move || status.clone()), ..parts })
 }
 

@@ -4,6 +4,7 @@
 mod bench;
 mod document;
 
+mod access;
 mod allocations;
 mod checks;
 mod complaints;

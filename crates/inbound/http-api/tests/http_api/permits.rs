@@ -7,7 +7,7 @@ use tidegate_engine::{CounterStore, Engine, ManualClock, MemoryStore, Nanos, Per
 use tidegate_http_api::HttpApiSettings;
 use tidegate_stores::{Answers, Batch, StoreError};
 
-use crate::bench::{Bench, RULES, START, asking, parts, rules};
+use crate::bench::{Bench, RULES, START, asking, parts, rules, settings};
 
 async fn take(bench: &Bench, job: &str) -> Option<String> {
     let answer = bench.post("/v1/check", &asking("job", job)).await.json();
@@ -80,7 +80,7 @@ async fn requests_that_hold_nothing_have_no_permit() {
 
 #[tokio::test]
 async fn a_request_without_a_permit_to_give_is_not_admitted_and_holds_nothing() {
-    let bench = Bench::with(HttpApiSettings { permits_max: 1, ..HttpApiSettings::default() });
+    let bench = Bench::with(HttpApiSettings { permits_max: 1, ..settings() });
     let permit = take(&bench, "a").await.unwrap();
     let answer = bench.post("/v1/check", &asking("job", "b")).await;
     assert_eq!(answer.status, 503);
@@ -132,7 +132,7 @@ async fn slots_of_callers_outside_have_their_time_to_live_and_nobody_renews_them
     let counters = MemoryStore::new(Default::default()).unwrap();
     let store = Leasing { counters, leased: AtomicUsize::new(0) };
     let engine = Engine::new(store, ManualClock::at(START)).with_rules(rules(RULES));
-    let bench = Bench::over(engine, parts(HttpApiSettings::default()));
+    let bench = Bench::over(engine, parts(settings()));
     let answer = bench.post("/v1/check", &asking("job", "a")).await;
     assert!(answer.json()["permit"].is_string());
     assert_eq!(bench.engine.store().leased.load(Ordering::Relaxed), 0);

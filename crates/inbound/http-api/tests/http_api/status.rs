@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tidegate_engine::{Options, Source, compile};
 use tidegate_http_api::{HttpApiParts, HttpApiSettings, RulesFailure, RulesStatus};
 
-use crate::bench::{Bench, RULES, START, engine, parts, request};
+use crate::bench::{Bench, RULES, START, engine, parts, request, settings};
 use crate::document::DOCUMENT;
 
 #[tokio::test]
@@ -35,7 +35,7 @@ async fn a_process_that_drains_is_alive_and_not_ready() {
     let live = bench.get("/livez").await;
     let expected = json!({"live": false, "reasons": ["a worker died"]});
     assert_eq!((live.status, live.json()), (503, expected));
-    assert_eq!(bench.meter.read().answers, [0; 5], "probes are not counted");
+    assert_eq!(bench.meter.read().answers, [0; 6], "probes are not counted");
 }
 
 #[tokio::test]
@@ -74,7 +74,7 @@ pub(crate) fn failed_parts() -> HttpApiParts {
         failure: Some(Arc::new(failure)),
         ..Default::default()
     };
-    HttpApiParts { rules: Arc::new(move || status.clone()), ..parts(HttpApiSettings::default()) }
+    HttpApiParts { rules: Arc::new(move || status.clone()), ..parts(settings()) }
 }
 
 #[tokio::test]
@@ -106,7 +106,7 @@ fn json_parts() -> HttpApiParts {
             Response::builder().status(status).body(Full::new(body)).unwrap()
         })
     };
-    let settings = HttpApiSettings { body_bytes_max: 10, ..HttpApiSettings::default() };
+    let settings = HttpApiSettings { body_bytes_max: 10, ..settings() };
     HttpApiParts { json: Some(Arc::new(json)), ..parts(settings) }
 }
 
@@ -123,6 +123,6 @@ async fn json_is_handed_on_whatever_the_method_and_counted_by_its_status() {
         let answer = bench.send(request(method, "/json", &status.to_string())).await;
         assert_eq!((answer.status, answer.text), (status, status.to_string()));
     }
-    assert_eq!(bench.meter.read().answers, [1; 5]);
+    assert_eq!(bench.meter.read().answers, [1, 1, 1, 0, 1, 1]);
     assert_eq!(bench.post_text("/json", "12345678901").await.status, 413);
 }

@@ -10,7 +10,7 @@ use tidegate_http_api::HttpApiSettings;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::bench::{Bench, asking};
+use crate::bench::{Bench, asking, settings};
 
 /// Serves the bench's door on a free port, until the test ends.
 async fn serve(bench: &Bench) -> SocketAddr {
@@ -72,7 +72,7 @@ async fn one_connection_carries_many_questions() {
 
 #[tokio::test]
 async fn a_body_in_chunks_is_read_and_one_without_end_is_not() {
-    let settings = HttpApiSettings { body_bytes_max: 4_096, ..HttpApiSettings::default() };
+    let settings = HttpApiSettings { body_bytes_max: 4_096, ..settings() };
     let bench = Bench::with(settings);
     let address = serve(&bench).await;
     let head = "POST /v1/check HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n";
@@ -115,4 +115,18 @@ async fn connections_share_one_budget() {
         admitted += u32::from(body["admitted"] == true);
     }
     assert_eq!(admitted, 2);
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_arrive_is_given_up() {
+    let body_timeout = std::time::Duration::from_millis(20);
+    let bench = Bench::with(HttpApiSettings { body_timeout, ..HttpApiSettings::default() });
+    let address = serve(&bench).await;
+    for path in ["/v1/check", "/v1/release", "/v1/explain"] {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let half = format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: 20\r\n\r\n{{");
+        let (answer, body) = exchange(&mut stream, half.as_bytes()).await;
+        assert!(answer.starts_with("http/1.1 408 "), "{answer}");
+        assert!(body.contains("did not arrive in time"), "{body}");
+    }
 }

@@ -1,6 +1,5 @@
 //! gRPC framing of a request: a prefix of five bytes, then one message.
 
-use bytes::{Bytes, BytesMut};
 use thiserror::Error;
 
 /// The length of the prefix: a flag, then the message's length in four bytes.
@@ -30,48 +29,6 @@ pub(crate) enum Compression {
     Identity,
     /// Any that is not supported.
     Other,
-}
-
-/// The part of a call's body that has arrived.
-#[derive(Debug, Default)]
-pub(crate) struct BodyBuffer {
-    /// Nearly always the whole body, which is then not copied.
-    first: Bytes,
-    more: BytesMut,
-}
-
-impl BodyBuffer {
-    /// Appends a piece.
-    #[inline]
-    pub(crate) fn push(&mut self, piece: Bytes, max: usize) -> Result<(), FrameError> {
-        if self.len().saturating_add(piece.len()) > PREFIX_LEN.saturating_add(max) {
-            return Err(FrameError::TooLong { max });
-        }
-        if self.first.is_empty() {
-            self.first = piece;
-        } else {
-            if self.more.is_empty() {
-                self.more.extend_from_slice(&self.first);
-            }
-            self.more.extend_from_slice(&piece);
-        }
-        Ok(())
-    }
-
-    /// The whole body.
-    #[inline]
-    pub(crate) fn finish(&mut self) -> Bytes {
-        if self.more.is_empty() {
-            std::mem::take(&mut self.first)
-        } else {
-            std::mem::take(&mut self.more).freeze()
-        }
-    }
-
-    #[inline]
-    fn len(&self) -> usize {
-        if self.more.is_empty() { self.first.len() } else { self.more.len() }
-    }
 }
 
 /// The one message of a whole body.
@@ -135,26 +92,5 @@ mod tests {
     #[test]
     fn a_message_flagged_as_compressed_with_identity_is_read() {
         assert_eq!(message(&[1, 0, 0, 0, 1, 8], Compression::Identity, MAX), Ok(&[8][..]));
-    }
-
-    #[test]
-    fn pieces_are_put_together_up_to_the_maximum() {
-        let mut buffer = BodyBuffer::default();
-        for piece in [&[0, 0][..], &[], &[0, 0, 2], &[8], &[9]] {
-            assert_eq!(buffer.push(Bytes::from_static(piece), MAX), Ok(()));
-        }
-        assert_eq!(
-            buffer.push(Bytes::from_static(&[1, 2, 3]), MAX),
-            Err(FrameError::TooLong { max: MAX })
-        );
-        assert_eq!(buffer.finish(), [0, 0, 0, 0, 2, 8, 9][..]);
-    }
-
-    #[test]
-    fn a_body_in_one_piece_is_not_copied() {
-        let piece = Bytes::from(vec![0, 0, 0, 0, 1, 8]);
-        let mut buffer = BodyBuffer::default();
-        buffer.push(piece.clone(), MAX).unwrap();
-        assert_eq!(buffer.finish().as_ptr(), piece.as_ptr());
     }
 }

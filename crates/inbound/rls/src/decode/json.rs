@@ -4,10 +4,10 @@
 //! null for an absent member; unknown and duplicate members are errors.
 
 use std::borrow::Cow;
-use std::fmt;
 
-use serde::de::{self, Visitor};
+use serde::de::Error;
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 
 use super::request::{LimitOverride, RateLimitRequest};
 use crate::unit::UnitNumber;
@@ -16,7 +16,7 @@ use crate::unit::UnitNumber;
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct JsonRequest<'b> {
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "or_default")]
     domain: Text<'b>,
     #[serde(borrow, deserialize_with = "or_default")]
     descriptors: Vec<JsonDescriptor<'b>>,
@@ -39,9 +39,9 @@ struct JsonDescriptor<'b> {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct JsonEntry<'b> {
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "or_default")]
     key: Text<'b>,
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "or_default")]
     value: Text<'b>,
 }
 
@@ -94,34 +94,8 @@ where
 }
 
 /// Text, borrowed unless it has escapes.
-#[derive(Debug, Default)]
-struct Text<'b>(Cow<'b, str>);
-
-impl<'de: 'b, 'b> Deserialize<'de> for Text<'b> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct TextVisitor;
-        impl<'de> Visitor<'de> for TextVisitor {
-            type Value = Text<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("text")
-            }
-
-            fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Self::Value, E> {
-                Ok(Text(Cow::Borrowed(text)))
-            }
-
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
-                Ok(Text(Cow::Owned(text.to_owned())))
-            }
-
-            fn visit_unit<E: de::Error>(self) -> Result<Self::Value, E> {
-                Ok(Text::default())
-            }
-        }
-        deserializer.deserialize_any(TextVisitor)
-    }
-}
+#[derive(Debug, Default, Deserialize)]
+struct Text<'b>(#[serde(borrow)] Cow<'b, str>);
 
 /// An unsigned number, as a number or as text. A fraction or an exponent is fine if the value is whole.
 #[derive(Debug, Default)]
@@ -129,16 +103,19 @@ struct Number<N>(N);
 
 impl<'de, N: TryFrom<u64> + Default> Deserialize<'de> for Number<N> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match deserializer.deserialize_any(NumberVisitor)? {
-            NumberOrWord::Null => Ok(Number::default()),
-            NumberOrWord::Number(number) => match N::try_from(number) {
-                Ok(number) => Ok(Number(number)),
-                Err(_) => Err(de::Error::custom(format_args!("the number {number} is too large"))),
-            },
-            NumberOrWord::Word(word) => {
-                Err(de::Error::custom(format_args!("`{word}` is not a whole number")))
+        let value = match Value::deserialize(deserializer)? {
+            Value::Null => return Ok(Number::default()),
+            // By JSON's grammar of numbers: Rust's also accepts `inf` and `+1`.
+            Value::String(text) if text.trim() == text => {
+                serde_json::from_str(&text).unwrap_or(Value::String(text))
             }
-        }
+            value => value,
+        };
+        let Some(number) = whole(&value) else {
+            return Err(unexpected(&value, "a whole number"));
+        };
+        let too_large = |_| Error::custom(format_args!("the number {number} is too large"));
+        N::try_from(number).map(Number).map_err(too_large)
     }
 }
 
@@ -148,100 +125,29 @@ struct JsonUnit(i32);
 
 impl<'de> Deserialize<'de> for JsonUnit {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match deserializer.deserialize_any(UnitVisitor)? {
-            NumberOrWord::Null => Ok(JsonUnit(0)),
+        Ok(JsonUnit(match Value::deserialize(deserializer)? {
+            Value::Null => 0,
+            Value::String(word) => UnitNumber::of_name(&word)
+                .ok_or_else(|| Error::custom(format_args!("`{word}` is not a unit")))?,
             // An unknown number is rejected when the request is validated.
-            NumberOrWord::Number(number) => Ok(JsonUnit(i32::try_from(number).unwrap_or(i32::MAX))),
-            NumberOrWord::Word(word) => match UnitNumber::of_name(&word) {
-                Some(number) => Ok(JsonUnit(number)),
-                None => Err(de::Error::custom(format_args!("`{word}` is not a unit"))),
-            },
-        }
+            Value::Number(number) => {
+                whole(&number.into()).and_then(|number| number.try_into().ok()).unwrap_or(i32::MAX)
+            }
+            value => return Err(unexpected(&value, "the name or number of a unit")),
+        }))
     }
 }
 
-/// A value where a number is expected.
-enum NumberOrWord {
-    Null,
-    Number(u64),
-    Word(String),
+/// The error of a value that is not what it should be. It may be long, so only its start is shown.
+fn unexpected<E: Error>(value: &Value, expected: &str) -> E {
+    let shown: String = value.to_string().chars().take(64).collect();
+    E::custom(format_args!("`{shown}` is not {expected}"))
 }
 
-/// Reads a number, also as text.
-struct NumberVisitor;
-
-/// Reads the number or the name of a unit.
-struct UnitVisitor;
-
-impl<'de> Visitor<'de> for NumberVisitor {
-    type Value = NumberOrWord;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a whole number")
-    }
-
-    fn visit_u64<E: de::Error>(self, number: u64) -> Result<NumberOrWord, E> {
-        Ok(NumberOrWord::Number(number))
-    }
-
-    fn visit_f64<E: de::Error>(self, number: f64) -> Result<NumberOrWord, E> {
-        match whole(number) {
-            Some(number) => Ok(NumberOrWord::Number(number)),
-            None => Ok(NumberOrWord::Word(number.to_string())),
-        }
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<NumberOrWord, E> {
-        if let Ok(number) = text.parse() {
-            return Ok(NumberOrWord::Number(number));
-        }
-        // By JSON's grammar of numbers: Rust's also accepts `inf` and `+1`.
-        let number: Option<f64> = serde_json::from_str(text).ok();
-        let trimmed = text.trim() == text;
-        match number.filter(|_| trimmed).and_then(whole) {
-            Some(number) => Ok(NumberOrWord::Number(number)),
-            None => Ok(NumberOrWord::Word(text.to_owned())),
-        }
-    }
-
-    fn visit_unit<E: de::Error>(self) -> Result<NumberOrWord, E> {
-        Ok(NumberOrWord::Null)
-    }
-}
-
-impl<'de> Visitor<'de> for UnitVisitor {
-    type Value = NumberOrWord;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the name or the number of a unit")
-    }
-
-    fn visit_u64<E: de::Error>(self, number: u64) -> Result<NumberOrWord, E> {
-        Ok(NumberOrWord::Number(number))
-    }
-
-    fn visit_i64<E: de::Error>(self, _: i64) -> Result<NumberOrWord, E> {
-        // No unit has a negative number.
-        Ok(NumberOrWord::Number(u64::MAX))
-    }
-
-    fn visit_f64<E: de::Error>(self, number: f64) -> Result<NumberOrWord, E> {
-        NumberVisitor.visit_f64(number)
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<NumberOrWord, E> {
-        Ok(NumberOrWord::Word(text.to_owned()))
-    }
-
-    fn visit_unit<E: de::Error>(self) -> Result<NumberOrWord, E> {
-        Ok(NumberOrWord::Null)
-    }
-}
-
-/// The number, if it is whole and not negative.
+/// A number that is whole and not negative.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked before")]
-fn whole(number: f64) -> Option<u64> {
+fn whole(value: &Value) -> Option<u64> {
     const TOO_LARGE: f64 = 18_446_744_073_709_551_616.0;
-    let is_whole = number.fract() == 0.0 && (0.0..TOO_LARGE).contains(&number);
-    is_whole.then_some(number as u64)
+    let is_whole = |number: &f64| number.fract() == 0.0 && (0.0..TOO_LARGE).contains(number);
+    value.as_u64().or_else(|| value.as_f64().filter(is_whole).map(|number| number as u64))
 }

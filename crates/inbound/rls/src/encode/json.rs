@@ -16,6 +16,10 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const NO_SNIFFING: HeaderValue = HeaderValue::from_static("nosniff");
 
+/// The answer to a request that is admitted because limiter code panicked.
+pub(crate) const ADMITTED: (Code, Bytes) =
+    (Code::Ok, Bytes::from_static(b"{\"overallCode\":\"OK\"}"));
+
 /// Renders an answer.
 pub(crate) fn render(answer: &Answer<'_>) -> (Code, Bytes) {
     let json = JsonResponse {

@@ -14,6 +14,9 @@ use crate::decode::frame::PREFIX_LEN;
 /// Room for ten statuses with names.
 const STACK_BYTES: usize = 512;
 
+/// The frame for a request that is admitted because limiter code panicked: `overall_code: OK`.
+pub(crate) const ADMITTED: Bytes = Bytes::from_static(&[0, 0, 0, 0, 2, key::OVERALL, 1]);
+
 /// Field keys: the number of the field and its wire type.
 mod key {
     pub(super) const OVERALL: u8 = 1 << 3;

@@ -120,7 +120,7 @@ async fn broken_frames_have_their_statuses() {
         assert_eq!((answer.status, answer.grpc_status().0.as_str()), (200, status), "{body:?}");
         assert!(!answer.grpc_status().1.is_empty());
     }
-    assert_eq!(door.meter.read().answers, [0, 0, 0, 7, 0]);
+    assert_eq!(door.meter.read().answers, [0, 0, 0, 0, 7, 0]);
 }
 
 #[tokio::test]
@@ -197,7 +197,7 @@ async fn a_deadline_ends_a_call_whose_body_does_not_come() {
     let answer = Answer::read(response).await;
     assert_eq!(answer.grpc_status(), ("4".to_owned(), "the deadline has passed".to_owned()));
     assert!((20..25).contains(&begun.elapsed().as_millis()));
-    assert_eq!(door.meter.read().answers, [0, 0, 0, 0, 1]);
+    assert_eq!(door.meter.read().answers, [0, 0, 0, 0, 0, 1]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -326,4 +326,10 @@ async fn reflection_can_be_switched_off() {
     let asked = iter([ServerReflectionRequest::default()]);
     let error = ServerReflectionClient::new(channel).server_reflection_info(asked).await;
     assert_eq!(error.unwrap_err().code(), tonic::Code::Unimplemented);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_does_not_arrive_is_given_up_without_a_timeout_of_the_client() {
+    let Ok(response) = door(RULES).rls.call(in_pieces(&request([user()]), false)).await;
+    assert_eq!(Answer::read(response).await.grpc_status().0, "4");
 }

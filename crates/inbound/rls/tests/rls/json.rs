@@ -115,7 +115,7 @@ async fn what_cannot_be_read_is_a_bad_request_that_says_why() {
         ("{} x".to_owned(), "trailing characters"),
         (r#"{"domain":"api","more":1}"#.to_owned(), "unknown field `more`"),
         (r#"{"domain":"api","domain":"b"}"#.to_owned(), "duplicate field"),
-        (r#"{"domain":5}"#.to_owned(), "expected text"),
+        (r#"{"domain":5}"#.to_owned(), "expected a string"),
         (r#"{"descriptors":[]}"#.to_owned(), "rate limit domain must not be empty"),
         (r#"{"domain":"api"}"#.to_owned(), "rate limit descriptor list must not be empty"),
         (r#"{"domain":"api","descriptors":[null]}"#.to_owned(), "null"),

@@ -411,7 +411,7 @@ async fn requests_that_make_no_sense_are_errors() {
         let text = format!("a request may have up to {DESCRIPTORS_MAX} descriptors");
         assert_eq!(error, (Code::InvalidArgument, text));
         // Three calls, all of them invalid.
-        assert_eq!(door.meter.read().answers, [0, 0, 0, 3, 0]);
+        assert_eq!(door.meter.read().answers, [0, 0, 0, 0, 3, 0]);
     }
 }
 
@@ -419,7 +419,7 @@ async fn requests_that_make_no_sense_are_errors() {
 async fn what_nobody_could_decide_is_answered_by_the_failure_mode() {
     let door = door_to(Down, rules(PER_MINUTE), RlsSettings::default());
     assert_eq!(door.ask(request([user()])).await, ["OK", "OK, 0 left"]);
-    assert_eq!(door.meter.read().answers, [0, 0, 1, 0, 0]);
+    assert_eq!(door.meter.read().answers, [0, 0, 1, 0, 0, 0]);
     let refusing = |clock| {
         Engine::new(Down, clock)
             .with_rules(rules(PER_MINUTE))
@@ -436,7 +436,7 @@ async fn what_nobody_could_decide_is_an_error_where_upstream_has_one() {
     let door = door_to(Down, rules(PER_MINUTE), settings);
     let error = door.error(request([user()])).await;
     assert_eq!(error, (Code::Unknown, "the store cannot be used: it is down".to_owned()));
-    assert_eq!(door.meter.read().answers, [0, 0, 1, 0, 0]);
+    assert_eq!(door.meter.read().answers, [0, 0, 1, 0, 0, 0]);
 }
 
 #[tokio::test]
@@ -448,7 +448,7 @@ async fn until_rules_are_loaded_calls_fail_as_upstream_fails_them() {
     door.rls = door.rls.needing_rules(Arc::new(move || asked.load(Relaxed)));
     let error = door.error(request([user()])).await;
     assert_eq!(error, (Code::Unknown, "no rate limit configuration loaded".to_owned()));
-    assert_eq!(door.meter.read().answers, [0, 0, 1, 0, 0]);
+    assert_eq!(door.meter.read().answers, [0, 0, 1, 0, 0, 0]);
     // An empty folder is rules too: of no domain.
     loaded.store(true, Relaxed);
     assert_eq!(door.ask(request([user()])).await, ["OK", "OK, 0 left"]);
@@ -466,5 +466,5 @@ async fn a_store_that_takes_its_time_is_waited_for() {
     let door = door_to(Later(memory()), rules(PER_MINUTE), RlsSettings::default());
     assert_eq!(door.ask(request([user()])).await, ["OK", "OK 3/MINUTE, 2 left, 60s"]);
     assert_eq!(door.ask(request([costing(3, user())])).await[0], "OVER_LIMIT");
-    assert_eq!(door.meter.read().answers, [1, 1, 0, 0, 0]);
+    assert_eq!(door.meter.read().answers, [1, 1, 0, 0, 0, 0]);
 }

@@ -6,6 +6,12 @@ const LIMITS: ConnectionLimits = ConnectionLimits {
     header_bytes_max: 1,
     header_timeout: Duration::from_secs(10),
     idle_timeout: Some(Duration::from_secs(60)),
+    send_rate_min: 100,
+    send_rate_window: Duration::from_secs(60),
+    send_rate_window_pressed: Duration::from_secs(5),
+    held_bytes_max: 1,
+    held_bytes_total: 1,
+    evict_after: None,
     keepalive: None,
     age_max: None,
     age_grace: Duration::from_secs(5),
@@ -43,7 +49,8 @@ impl TestConnection {
 
     fn at(&mut self, seconds: u64) -> Order {
         let now = self.start + Duration::from_secs(seconds);
-        self.watch.timeouts.judge(&self.limits, self.state.sample(), now)
+        let rates = RateLimits::new(&self.limits, None);
+        self.watch.timeouts.judge(&self.limits, &rates, self.state.sample(), now)
     }
 }
 
@@ -152,4 +159,46 @@ fn an_order_is_never_revoked() {
     connection.state.set_order(Order::Finish);
     connection.state.set_order(Order::Serve);
     assert_eq!(connection.state.order(), Order::Finish);
+}
+
+#[test]
+fn a_client_that_takes_too_little_of_what_is_written_is_cut() {
+    for (bytes, order) in [(5_999, Order::Cut), (6_001, Order::Serve)] {
+        let mut connection = TestConnection::handshaken(LIMITS);
+        connection.state.record_read(b"GET / HTTP/1.1\r\n\r\n");
+        let _request = InFlightRequest::begin(&connection.state);
+        connection.state.record_write(None);
+        assert_eq!(connection.at(1), Order::Serve);
+        connection.state.record_write(Some(bytes));
+        connection.state.record_write(None);
+        assert_eq!(connection.at(60), Order::Serve);
+        assert_eq!(connection.at(61), order);
+    }
+}
+
+#[test]
+fn a_client_that_took_everything_in_between_is_not_slow() {
+    let mut connection = TestConnection::handshaken(LIMITS);
+    connection.state.record_read(b"GET / HTTP/1.1\r\n\r\n");
+    let _request = InFlightRequest::begin(&connection.state);
+    for second in 1..=1_000 {
+        connection.state.record_write(None);
+        if second % 50 == 0 {
+            connection.state.record_flush(true);
+        }
+        assert_eq!(connection.at(second), Order::Serve);
+    }
+}
+
+#[test]
+fn a_connection_whose_last_response_is_still_written_is_not_idle() {
+    let limits = ConnectionLimits { send_rate_min: 0, ..LIMITS };
+    let mut connection = TestConnection::handshaken(limits);
+    connection.state.record_read(b"GET / HTTP/1.1\r\n\r\n");
+    drop(InFlightRequest::begin(&connection.state));
+    connection.state.record_write(None);
+    assert_eq!(connection.at(1_000), Order::Serve);
+    connection.state.record_flush(true);
+    assert_eq!(connection.at(1_059), Order::Serve);
+    assert_eq!(connection.at(1_060), Order::Finish);
 }

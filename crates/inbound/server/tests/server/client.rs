@@ -17,10 +17,13 @@ use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper::service::Service;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use tidegate_server::{Address, BoundEndpoint, ConnectionLimits, Endpoint, Protocol, Server};
+use tidegate_server::{
+    Address, BoundEndpoint, ConnectionLimits, Endpoint, Protocol, ResponseDeadline, Server,
+};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::{mpsc, watch};
+use tokio_stream::StreamExt as _;
 
 /// The timeout of everything that a test waits for.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -130,12 +133,19 @@ impl<B> Service<Request<B>> for TestService {
                 this.go.wait_for(|go| *go).await.expect("the test lives");
             }
             let thread = std::thread::current().name().unwrap_or_default().to_owned();
+            let has_deadline = path == "/deadline";
             let body = match path.as_str() {
                 "/panic-in-body" | "/slow-panic-in-body" => PanickingBody.boxed_unsync(),
                 "/long" => long(),
+                "/endless" | "/deadline" => endless(&this.go),
+                "/silent" => silent(&this.go),
                 _ => Full::new(Bytes::from(path)).boxed_unsync(),
             };
             let mut response = Response::new(body);
+            if has_deadline {
+                let soon = tokio::time::Instant::now() + Duration::from_millis(50);
+                response.extensions_mut().insert(ResponseDeadline(soon));
+            }
             let value = thread.parse().expect("names of threads are header values");
             response.headers_mut().insert("x-thread", value);
             Ok(response)
@@ -148,6 +158,30 @@ fn long() -> UnsyncBoxBody<Bytes, Infallible> {
     let piece = || Ok(Frame::data(Bytes::from_static(LONG_PIECE.as_bytes())));
     let pieces = std::iter::repeat_with(piece).take(LONG_PIECES);
     StreamBody::new(tokio_stream::iter(pieces)).boxed_unsync()
+}
+
+/// A body that always has more. It counts as alive while it exists.
+fn endless(alive: &watch::Receiver<bool>) -> UnsyncBoxBody<Bytes, Infallible> {
+    let alive = alive.clone();
+    let piece = move || {
+        let _ = &alive;
+        Ok(Frame::data(Bytes::from_static(&[b'x'; 8 * 1024])))
+    };
+    StreamBody::new(tokio_stream::iter(std::iter::repeat_with(piece))).boxed_unsync()
+}
+
+/// A body of one piece, whose end comes with [`Control::let_go`].
+fn silent(go: &watch::Receiver<bool>) -> UnsyncBoxBody<Bytes, Infallible> {
+    let go = go.clone();
+    let first = tokio_stream::iter([Ok(Frame::data(Bytes::from_static(b"first")))]);
+    let last = tokio_stream::once(()).then(move |()| {
+        let mut go = go.clone();
+        async move {
+            go.wait_for(|go| *go).await.expect("the test lives");
+            Ok(Frame::data(Bytes::from_static(b" last")))
+        }
+    });
+    StreamBody::new(first.chain(last)).boxed_unsync()
 }
 
 /// Panics when it is polled.
@@ -202,6 +236,21 @@ impl Client {
     ) -> Pin<Box<dyn Future<Output = hyper::Result<Response<Incoming>>> + Send>> {
         let request = Request::get(format!("http://test{path}"));
         let request = request.header("host", "test").body(Empty::new()).expect("a request");
+        match self {
+            Client::One(sender, _) => Box::pin(sender.send_request(request)),
+            Client::Two(sender, _) => Box::pin(sender.send_request(request)),
+        }
+    }
+
+    /// Sends a request with a header field of this many bytes.
+    pub(crate) fn send_with(
+        &mut self,
+        path: &str,
+        bytes: usize,
+    ) -> Pin<Box<dyn Future<Output = hyper::Result<Response<Incoming>>> + Send>> {
+        let request =
+            Request::get(format!("http://test{path}")).header("x-long", "x".repeat(bytes));
+        let request = request.body(Empty::new()).expect("a request");
         match self {
             Client::One(sender, _) => Box::pin(sender.send_request(request)),
             Client::Two(sender, _) => Box::pin(sender.send_request(request)),

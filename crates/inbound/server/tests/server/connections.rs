@@ -58,7 +58,8 @@ async fn a_new_connection_goes_where_one_has_left() {
 async fn one_connection_too_many_is_closed_at_once_and_counted() {
     let server = Server::start(workers(1)).unwrap();
     let (service, _control) = service();
-    let limits = ConnectionLimits { connections_max: 2, ..ConnectionLimits::default() };
+    let limits =
+        ConnectionLimits { connections_max: 2, evict_after: None, ..ConnectionLimits::default() };
     let listening = open(&server, limited(Protocol::Http2, limits), service);
     let mut first = Client::two(tcp(&listening).await).await;
     let mut second = Client::two(tcp(&listening).await).await;
@@ -73,6 +74,46 @@ async fn one_connection_too_many_is_closed_at_once_and_counted() {
     drop(second);
     until("the end of the second connection", || listening.counts().open == 1).await;
     assert_eq!(Client::two(tcp(&listening).await).await.text("/3").await, "/3");
+}
+
+#[tokio::test]
+async fn a_silent_connection_is_closed_for_a_new_one() {
+    let server = Server::start(workers(1)).unwrap();
+    for start in ["", "GET / HTTP/1.1\r\nhost: te", "PRI * HTTP/2.0\r\n"] {
+        let (service, _control) = service();
+        let evict_after = Some(Duration::ZERO);
+        let limits =
+            ConnectionLimits { connections_max: 2, evict_after, ..ConnectionLimits::default() };
+        let listening = open(&server, limited(Protocol::Auto, limits), service);
+        let mut silent = Vec::new();
+        for _ in 0..2 {
+            let mut stream = tcp(&listening).await;
+            stream.write_all(start.as_bytes()).await.unwrap();
+            silent.push(stream);
+        }
+        until("both connections", || listening.counts().open == 2).await;
+        assert_eq!(Client::one(tcp(&listening).await).await.text("/alive").await, "/alive");
+        until("the end of one", || listening.counts().open <= 2).await;
+    }
+}
+
+#[tokio::test]
+async fn a_connection_with_a_request_in_flight_is_not_closed_for_a_new_one() {
+    let server = Server::start(workers(1)).unwrap();
+    let (service, mut control) = service();
+    let evict_after = Some(Duration::ZERO);
+    let limits =
+        ConnectionLimits { connections_max: 1, evict_after, ..ConnectionLimits::default() };
+    let listening = open(&server, limited(Protocol::Auto, limits), service);
+    let mut client = Client::one(tcp(&listening).await).await;
+    let slow = tokio::spawn(client.send("/slow"));
+    control.slow_request().await;
+    let mut second = tcp(&listening).await;
+    let read = within("the refusal", second.read(&mut [0])).await;
+    assert!(!read.is_ok_and(|bytes| bytes > 0));
+    until("the count", || listening.counts().refused == 1).await;
+    control.let_go();
+    assert_eq!(slow.await.unwrap().unwrap().status(), 200);
 }
 
 #[tokio::test]

@@ -85,3 +85,44 @@ async fn a_dropped_server_closes_everything() {
     let closed = async { while TcpStream::connect(address).await.is_ok() {} };
     within("the end of listening", closed).await;
 }
+
+/// Sends requests on one HTTP/1.1 connection until the server asks to close it. Returns the number of answers, or
+/// `None` if a request was lost.
+async fn requests_until_close(mut client: Client) -> Option<usize> {
+    for answers in 1.. {
+        let (response, _) = client.get("/busy").await.ok()?;
+        if response.headers().get("connection").is_some_and(|option| option == "close") {
+            return Some(answers);
+        }
+    }
+    None
+}
+
+#[tokio::test]
+async fn busy_http1_clients_that_honour_close_lose_no_request() {
+    for announces in [false, true] {
+        let server = Server::start(workers(2)).unwrap();
+        let (service, _control) = service();
+        let listening = open(&server, endpoint(Protocol::Auto), service);
+        let mut busy = Vec::new();
+        for _ in 0..30 {
+            let mut client = Client::one(tcp(&listening).await).await;
+            client.text("/first").await;
+            busy.push(tokio::spawn(requests_until_close(client)));
+        }
+        if announces {
+            server.announce_stop();
+            for busy in busy.drain(..) {
+                assert!(within("the close", busy).await.unwrap().is_some(), "a request is lost");
+            }
+            let mut late = Client::one(tcp(&listening).await).await;
+            assert_eq!(late.text("/late").await, "/late", "requests are still served");
+            let mut two = Client::two(tcp(&listening).await).await;
+            assert_eq!((two.text("/1").await, two.text("/2").await), ("/1".into(), "/2".into()));
+        }
+        assert_eq!(within("the stop", server.stop(PATIENCE)).await, 0);
+        for busy in busy {
+            assert!(within("the close", busy).await.unwrap().is_some(), "a request is lost");
+        }
+    }
+}

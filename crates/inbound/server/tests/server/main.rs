@@ -5,4 +5,6 @@ mod client;
 mod connections;
 mod draining;
 mod encryption;
+mod frames;
 mod requests;
+mod slow_clients;

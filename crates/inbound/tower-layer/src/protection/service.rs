@@ -1,4 +1,4 @@
-//! The protected service, and the service that only screens.
+//! The protected service.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,35 +7,24 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
-use tidegate_engine::Clock;
+use tidegate_engine::{Clock, LimiterStage, contain};
 use tidegate_overload::{ScreenedRequest, SteadyClock};
 use tower_service::Service;
 
-use super::future::ProtectedFuture;
-use super::settings::Settings;
+use super::settings::{ProtectionLayer, ProtectionStep};
 use crate::body::LimitedBody;
+use crate::future::{AdmittedRequest, LayerFuture};
+use crate::service::take_ready;
 
-/// A protected service; made by [`ProtectionLayer`](super::ProtectionLayer).
+/// A protected service; made by [`ProtectionLayer`].
 pub struct ProtectedService<S, C = SteadyClock> {
     inner: S,
-    settings: Arc<Settings<C>>,
-}
-
-/// A service whose requests are screened; made by [`ScreeningLayer`](super::ScreeningLayer).
-pub struct ScreenedService<S, C = SteadyClock> {
-    inner: S,
-    settings: Arc<Settings<C>>,
+    layer: ProtectionLayer<C>,
 }
 
 impl<S, C> ProtectedService<S, C> {
-    pub(super) const fn new(inner: S, settings: Arc<Settings<C>>) -> Self {
-        ProtectedService { inner, settings }
-    }
-}
-
-impl<S, C> ScreenedService<S, C> {
-    pub(super) const fn new(inner: S, settings: Arc<Settings<C>>) -> Self {
-        ScreenedService { inner, settings }
+    pub(super) const fn new(inner: S, layer: ProtectionLayer<C>) -> Self {
+        ProtectedService { inner, layer }
     }
 }
 
@@ -43,12 +32,13 @@ impl<S, C, B, R> Service<Request<B>> for ProtectedService<S, C>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone,
     C: Clock,
+    B: Send + 'static,
     R: Body,
     R::Data: From<Bytes>,
 {
     type Response = Response<LimitedBody<R>>;
     type Error = S::Error;
-    type Future = ProtectedFuture<S, B, C>;
+    type Future = LayerFuture<S, B>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(context)
@@ -56,46 +46,32 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (mut parts, body) = request.into_parts();
+        let settings = Arc::clone(&self.layer.settings);
         let screening = match parts.extensions.remove::<ScreenedRequest>() {
             Some(screened) => Ok(screened),
-            None => self.settings.screen(&parts),
+            None => settings.screen(&parts),
         };
-        match screening {
-            Err(refusal) => ProtectedFuture::refused(self.settings.refuse(&parts, &refusal)),
-            Ok(screened) => {
-                // The future takes the service that was made ready; the clone that stays has to become ready itself.
-                let unready = self.inner.clone();
-                let ready = std::mem::replace(&mut self.inner, unready);
-                let request = Request::from_parts(parts, body);
-                ProtectedFuture::entering(Arc::clone(&self.settings), screened, ready, request)
+        match (screening, self.layer.step) {
+            (Err(refusal), _) => {
+                match contain(LimiterStage::Render, || settings.refuse(&parts, &refusal)) {
+                    Some(answer) => LayerFuture::refused(answer),
+                    None => {
+                        let answer = self.inner.call(Request::from_parts(parts, body));
+                        LayerFuture::running(answer, AdmittedRequest::default())
+                    }
+                }
             }
-        }
-    }
-}
-
-impl<S, C, B, R> Service<Request<B>> for ScreenedService<S, C>
-where
-    S: Service<Request<B>, Response = Response<R>>,
-    C: Clock,
-    R: Body,
-    R::Data: From<Bytes>,
-{
-    type Response = Response<LimitedBody<R>>;
-    type Error = S::Error;
-    type Future = ProtectedFuture<S, B, C>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (mut parts, body) = request.into_parts();
-        match self.settings.screen(&parts) {
-            Err(refusal) => ProtectedFuture::refused(self.settings.refuse(&parts, &refusal)),
-            Ok(screened) => {
+            (Ok(screened), ProtectionStep::Screen) => {
                 parts.extensions.insert(screened);
-                let request = Request::from_parts(parts, body);
-                ProtectedFuture::passing(self.inner.call(request))
+                let answer = self.inner.call(Request::from_parts(parts, body));
+                LayerFuture::running(answer, AdmittedRequest::default())
+            }
+            (Ok(screened), ProtectionStep::Enter) => {
+                let decision = async move {
+                    let decision = settings.enter(screened, &parts).await;
+                    (decision, Request::from_parts(parts, body))
+                };
+                LayerFuture::deciding(decision, take_ready(&mut self.inner))
             }
         }
     }
@@ -103,24 +79,12 @@ where
 
 impl<S: Clone, C> Clone for ProtectedService<S, C> {
     fn clone(&self) -> Self {
-        ProtectedService { inner: self.inner.clone(), settings: Arc::clone(&self.settings) }
-    }
-}
-
-impl<S: Clone, C> Clone for ScreenedService<S, C> {
-    fn clone(&self) -> Self {
-        ScreenedService { inner: self.inner.clone(), settings: Arc::clone(&self.settings) }
+        ProtectedService { inner: self.inner.clone(), layer: self.layer.clone() }
     }
 }
 
 impl<S: fmt::Debug, C> fmt::Debug for ProtectedService<S, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ProtectedService").field("inner", &self.inner).finish_non_exhaustive()
-    }
-}
-
-impl<S: fmt::Debug, C> fmt::Debug for ScreenedService<S, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ScreenedService").field("inner", &self.inner).finish_non_exhaustive()
     }
 }

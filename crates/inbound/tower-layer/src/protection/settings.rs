@@ -6,12 +6,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::Response;
 use http::request::Parts;
-use tidegate_engine::Clock;
-use tidegate_overload::{Arrival, Protection, Refusal, ScreenedRequest, SteadyClock};
+use tidegate_overload::{Protection, Refusal, SteadyClock};
 use tower_layer::Layer;
 
 use super::arrival::ArrivingRequest;
-use super::service::{ProtectedService, ScreenedService};
+use super::service::ProtectedService;
 
 type DescribeArrival = dyn Fn(&Parts) -> Option<ArrivingRequest> + Send + Sync;
 type AnswerOverload = dyn Fn(&Parts, &Refusal) -> Response<Bytes> + Send + Sync;
@@ -41,18 +40,23 @@ type AnswerOverload = dyn Fn(&Parts, &Refusal) -> Response<Bytes> + Send + Sync;
 /// # }
 /// ```
 pub struct ProtectionLayer<C = SteadyClock> {
-    settings: Arc<Settings<C>>,
+    pub(super) settings: Arc<Settings<C>>,
+    pub(super) step: ProtectionStep,
 }
 
-/// The part of a [`ProtectionLayer`] that comes before a caller's own limits.
-pub struct ScreeningLayer<C = SteadyClock> {
-    settings: Arc<Settings<C>>,
+/// How far a layer takes a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum ProtectionStep {
+    /// Screens it and leaves the gate to an inner layer.
+    Screen,
+    /// Screens it, unless an outer layer did, and enters the gate.
+    Enter,
 }
 
-/// What the services of the layers share.
+/// What the services of a layer share.
 pub(super) struct Settings<C> {
     pub(super) protection: Arc<Protection<C>>,
-    describe: Arc<DescribeArrival>,
+    pub(super) describe: Arc<DescribeArrival>,
     pub(super) answer: Option<Arc<AnswerOverload>>,
 }
 
@@ -66,7 +70,8 @@ impl<C> ProtectionLayer<C> {
         D: Into<Option<ArrivingRequest>>,
     {
         let describe = Arc::new(move |request: &Parts| describe(request).into());
-        ProtectionLayer { settings: Arc::new(Settings { protection, describe, answer: None }) }
+        let settings = Arc::new(Settings { protection, describe, answer: None });
+        ProtectionLayer { settings, step: ProtectionStep::Enter }
     }
 
     /// The same layer with another response for refused requests. `Retry-After` and the fields about what was shed are
@@ -79,7 +84,8 @@ impl<C> ProtectionLayer<C> {
         let Settings { protection, describe, .. } = &*self.settings;
         let (protection, describe) = (Arc::clone(protection), Arc::clone(describe));
         let answer: Option<Arc<AnswerOverload>> = Some(Arc::new(answer));
-        ProtectionLayer { settings: Arc::new(Settings { protection, describe, answer }) }
+        let settings = Arc::new(Settings { protection, describe, answer });
+        ProtectionLayer { settings, ..self }
     }
 
     /// The part that holds no slot: the worker shedder, and whether there is enough time. Put it outside of a
@@ -107,19 +113,9 @@ impl<C> ProtectionLayer<C> {
     ///     .layer(protect.screening()); // 1: the worker shedder
     /// # Ok::<(), tidegate_tower_layer::LimitError>(())
     /// ```
-    pub fn screening(&self) -> ScreeningLayer<C> {
-        ScreeningLayer { settings: Arc::clone(&self.settings) }
-    }
-}
-
-impl<C: Clock> Settings<C> {
-    /// Decides before the request holds anything.
-    pub(super) fn screen(&self, request: &Parts) -> Result<ScreenedRequest, Refusal> {
-        let arrival = match (self.describe)(request) {
-            Some(arriving) => arriving.at(self.protection.clock().now()),
-            None => Arrival::Exempt,
-        };
-        self.protection.screen(arrival)
+    #[must_use]
+    pub fn screening(&self) -> Self {
+        ProtectionLayer { step: ProtectionStep::Screen, ..self.clone() }
     }
 }
 
@@ -127,38 +123,18 @@ impl<S, C> Layer<S> for ProtectionLayer<C> {
     type Service = ProtectedService<S, C>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        ProtectedService::new(inner, Arc::clone(&self.settings))
-    }
-}
-
-impl<S, C> Layer<S> for ScreeningLayer<C> {
-    type Service = ScreenedService<S, C>;
-
-    fn layer(&self, inner: S) -> Self::Service {
-        ScreenedService::new(inner, Arc::clone(&self.settings))
+        ProtectedService::new(inner, self.clone())
     }
 }
 
 impl<C> Clone for ProtectionLayer<C> {
     fn clone(&self) -> Self {
-        ProtectionLayer { settings: Arc::clone(&self.settings) }
-    }
-}
-
-impl<C> Clone for ScreeningLayer<C> {
-    fn clone(&self) -> Self {
-        ScreeningLayer { settings: Arc::clone(&self.settings) }
+        ProtectionLayer { settings: Arc::clone(&self.settings), step: self.step }
     }
 }
 
 impl<C> fmt::Debug for ProtectionLayer<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ProtectionLayer").finish_non_exhaustive()
-    }
-}
-
-impl<C> fmt::Debug for ScreeningLayer<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ScreeningLayer").finish_non_exhaustive()
+        f.debug_struct("ProtectionLayer").field("step", &self.step).finish_non_exhaustive()
     }
 }

@@ -157,7 +157,7 @@ fn waiting(table: &mut Table, pins: &Pins, scale: Scale, half: f64) -> anyhow::R
     let answered = |who| waits.median(who, |waits| waits.per_second);
     table.note(format!(
         "Arrivals: {half:.0} a second, of which {:.0} and {:.0} were answered; waits counted from when a caller arrived. \
-         The gateways were busy for {:.0} % and {:.0} % of the time. Two without limiters differ by {}. WaitFigures: {}.",
+         The gateways were busy for {:.0} % and {:.0} % of the time. Two without limiters differ by {}. Waits: {}.",
         answered(ProxyName::Tidegate),
         answered(ProxyName::Unlimited),
         busy(ProxyName::Tidegate),

@@ -192,7 +192,7 @@ fn traffic(table: &mut Table, instance: &Instance, scale: Scale) -> anyhow::Resu
             COMMANDS.judge(commands.median),
         ]);
         table.note(format!(
-            "Commands, {name}: {} keys context for {} times a second in all (kept: {:.0}), with a limit of {} a second \
+            "Commands, {name}: {} keys asked for {} times a second in all (kept: {:.0}), with a limit of {} a second \
              each. Within these commands Redis wrote {:.0} keys for 1,000 decisions.",
             count(KEYS),
             paced::PACE,

@@ -129,7 +129,7 @@ fn compare_servers(
         count(contender::USERS),
         count(RULES),
     ));
-    table.note(format!("Calls: {}. WaitFigures: {}.", calls.quality(), waits.quality()));
+    table.note(format!("Calls: {}. Waits: {}.", calls.quality(), waits.quality()));
     for missing in &servers.missing {
         table.note(format!("Not measured: {missing:#}."));
     }

@@ -1,13 +1,12 @@
-//! Changing a protobuf message field by field.
+//! Changes of a protobuf message, field by field.
 //!
-//! The message is split into fields without knowing what they are. Fields are
-//! dropped, doubled, swapped, numbered anew or wrapped, and a block is changed
-//! as a message of its own; then lengths are written right again. What cannot
-//! be split is kept as it is, at the end.
+//! The message is split into fields without a schema. Fields are removed, doubled, swapped,
+//! renumbered or wrapped, and a length-delimited field may be changed as a message. Then lengths
+//! are corrected. A rest that cannot be split stays at the end.
 
 use crate::chance::Chance;
 
-/// How deep blocks are opened: requests have three levels, and one is to spare.
+/// The depth of nested messages: one more than requests have.
 const DEPTH_MAX: usize = 4;
 
 /// The most fields of one block that are looked at.
@@ -28,7 +27,7 @@ struct Field {
     content: Vec<u8>,
 }
 
-/// A changed copy of a message; fields of `other` may get into it.
+/// A changed copy of a message, which may contain fields of `other`.
 pub(super) fn change(message: &[u8], other: &[u8], chance: &mut Chance) -> Vec<u8> {
     change_within(message, other, chance, DEPTH_MAX)
 }
@@ -76,7 +75,7 @@ fn change_fields(fields: &mut Vec<Field>, at: usize, other: &[u8], chance: &mut 
     }
 }
 
-/// A field out of nothing.
+/// A random field.
 fn made(chance: &mut Chance) -> Field {
     let number = u64::from(chance.byte() % 6);
     match chance.below(4) {
@@ -99,7 +98,7 @@ fn made(chance: &mut Chance) -> Field {
     }
 }
 
-/// The fields, and what could not be split.
+/// The fields, and the rest that could not be split.
 fn split(mut bytes: &[u8]) -> (Vec<Field>, Vec<u8>) {
     let mut fields = Vec::new();
     while fields.len() < FIELDS_MAX

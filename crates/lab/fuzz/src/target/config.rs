@@ -1,20 +1,20 @@
-//! The reader of the configuration: any file, variables and flags give a
-//! configuration, or are refused at places that exist; twice the same.
+//! The configuration reader: any file, variables and flags give a configuration or are rejected at
+//! existing locations, with the same result each time.
 //!
-//! An input is the file; then, after a line of its own for each, variables and
-//! values for `--set`, one to a line.
+//! An input is the file, then variables and values for `--set`, one to a line, each after a marker
+//! line.
 
 use tidegate_app::config::{Config, Entry, Flag, Input, resolve};
 use tidegate_rules::Source;
 
-use super::{Target, Trail, places, shape};
+use super::{Target, Trail, locations, shape};
 
 /// The line after which lines are variables.
 const VARIABLES: &str = "#! variables";
 /// The line after which lines are flags.
 const FLAGS: &str = "#! flags";
 
-/// The most variables, and the most flags: each costs a look at every field.
+/// The most variables, and the most flags: each is compared with every field.
 const LINES_MAX: usize = 16;
 
 pub(super) const WORDS: &[&str] = &[
@@ -117,7 +117,7 @@ impl Target for ConfigTarget {
                         return Err(format!("nobody knows where `{}` comes from", field.path));
                     }
                 }
-                places::exist(&one.warnings, &sources)?;
+                locations::check(&one.warnings, &sources)?;
                 let codes: Vec<&str> = one.warnings.iter().map(|problem| problem.code).collect();
                 let notes: Vec<String> =
                     one.notes.iter().map(|note| shape(&note.message)).take(3).collect();
@@ -130,7 +130,7 @@ impl Target for ConfigTarget {
                 if one.problems().is_empty() || one.to_string().is_empty() {
                     return Err("it is refused without a reason".to_owned());
                 }
-                places::exist(one.problems(), &sources)?;
+                locations::check(one.problems(), &sources)?;
                 let said = one.problems().iter();
                 let said: Vec<_> =
                     said.map(|problem| (problem.code, shape(&problem.message))).take(2).collect();
@@ -164,7 +164,7 @@ fn split(text: &str) -> Input {
     input
 }
 
-/// The sources as problems count their columns.
+/// The sources in which problems count columns.
 fn sources(input: &Input) -> Vec<Source> {
     let variables = input.variables.iter().map(|(name, value)| Source::new(name, value));
     let flags = input.flags.iter().map(|flag| Source::new(flag.name, &flag.text));

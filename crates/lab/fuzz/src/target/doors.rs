@@ -1,5 +1,4 @@
-//! Doors without a network: an engine on a clock turned by hand, and answers
-//! that come at once because nothing in them waits.
+//! Doors without a network: an engine on a manual clock, whose futures never wait.
 
 use std::future::Future;
 use std::pin::pin;
@@ -15,7 +14,7 @@ use tidegate_rls::{HeaderNames, HealthHandle, Rls, RlsSettings};
 /// The start of a minute, of an hour and of a day.
 const START: Timestamp = Timestamp::from_secs(1_699_920_000);
 
-/// Small, so that a long run fills it too.
+/// Small, so that a long run fills it.
 const BUDGET_BYTES: usize = 1 << 20;
 
 /// One rule of each kind.
@@ -24,12 +23,12 @@ const RULES: &str = include_str!("rules.yaml");
 pub(super) type Clock = Arc<ManualClock>;
 pub(super) type FuzzEngine = Engine<MemoryStore, Clock>;
 
-/// The rules that doors are asked about.
+/// The rules of the doors.
 pub(super) fn source() -> Source {
     Source::new("rules.yaml", RULES)
 }
 
-/// An engine, and the clock that it reads. Engines are alike.
+/// An engine and its clock. All engines are equal.
 pub(super) fn engine() -> (Arc<FuzzEngine>, Clock) {
     let clock = Arc::new(ManualClock::at(START));
     let config =
@@ -40,7 +39,7 @@ pub(super) fn engine() -> (Arc<FuzzEngine>, Clock) {
     (Arc::new(engine), clock)
 }
 
-/// The rate limit service with everything in its answers that there can be.
+/// The rate limit service with all optional parts of its answers.
 pub(super) fn rls(engine: Arc<FuzzEngine>) -> Rls<MemoryStore, Clock> {
     let settings = RlsSettings {
         response_headers: Some(HeaderNames::default()),
@@ -50,7 +49,7 @@ pub(super) fn rls(engine: Arc<FuzzEngine>) -> Rls<MemoryStore, Clock> {
     Rls::new(engine, settings, &HealthHandle::new(), Arc::new(Meter::new("rls")))
 }
 
-/// What a future gives that has nothing to wait for.
+/// The result of a future that never waits.
 pub(super) fn at_once<F: Future>(future: F) -> Result<F::Output, String> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => Ok(output),

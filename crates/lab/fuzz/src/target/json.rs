@@ -1,8 +1,7 @@
-//! Every route of the HTTP door: any body is answered as the door's own
-//! document says, and what is said to be JSON is JSON.
+//! Every route of the HTTP API: the answer to any body follows the OpenAPI document, and a JSON
+//! answer is valid JSON.
 //!
-//! An input is a body. It is sent to every route that reads one. Its first line
-//! is also tried as a path, since paths are input too.
+//! An input is a body, sent to every route that reads one. Its first line is also tried as a path.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,6 +15,7 @@ use serde_json::Value;
 use tidegate_engine::{MemoryStore, Nanos};
 use tidegate_http_api::{Health, HttpApi, HttpApiParts, HttpApiSettings, RulesStatus};
 use tidegate_metrics::Meter;
+use tidegate_requests::AccessPolicy;
 
 use super::doors::{self, Clock, at_once};
 use super::{Target, Trail, shape};
@@ -83,13 +83,13 @@ pub(super) const WORDS: &[&str] = &[
 const READERS: &[&str] =
     &["/v1/check", "/v1/peek", "/v1/refund", "/v1/reset", "/v1/explain", "/v1/release", "/json"];
 
-/// The status and the kinds of content that may come with it.
+/// A status and its content types.
 type DocumentedApi = BTreeMap<u16, Vec<String>>;
 
 pub(super) struct JsonTarget {
     api: HttpApi<MemoryStore, Clock>,
     clock: Clock,
-    /// What the door says that it answers, by path and method.
+    /// The documented answers, by path and method.
     documented: BTreeMap<(String, String), DocumentedApi>,
 }
 
@@ -98,7 +98,10 @@ impl JsonTarget {
         let (engine, clock) = doors::engine();
         let rls = doors::rls(Arc::clone(&engine));
         let parts = HttpApiParts {
-            settings: HttpApiSettings::default(),
+            settings: HttpApiSettings {
+                access: AccessPolicy::local(),
+                ..HttpApiSettings::default()
+            },
             meter: Arc::new(Meter::new("http")),
             health: Health::new(),
             rules: Arc::new(|| RulesStatus {
@@ -143,7 +146,7 @@ impl JsonTarget {
         JsonAnswer::read(response)
     }
 
-    /// Sends a request and holds the answer against the document.
+    /// Sends a request and compares the answer with the document.
     fn judge(&self, method: &Method, uri: &Uri, body: Bytes) -> Result<(u16, String), String> {
         let answer = self.send(method.clone(), uri.clone(), body)?;
         self.hold(method, uri.path(), &answer)
@@ -212,7 +215,7 @@ impl Target for JsonTarget {
     }
 }
 
-/// What came back.
+/// An answer.
 #[derive(Debug)]
 struct JsonAnswer {
     status: u16,

@@ -1,10 +1,9 @@
-//! The rate limit service: what prost cannot read is refused, and what it can
-//! read is answered like the same message written by prost.
+//! The rate limit service: a message that prost rejects is rejected, and one that prost decodes is
+//! answered like its re-encoded form.
 //!
-//! Two doors that are alike are asked: one with the input as it is, the other
-//! with what prost makes of it. Byte for byte the same answer means that both
-//! decoders understood the same. An input is tried as a message, and once more
-//! as a whole body with its frame.
+//! Two equal doors get the input, one as it is, the other decoded and encoded again by prost. Equal
+//! answers mean that both decoders agree. An input is tried as a message and as a body with its
+//! frame.
 
 use std::sync::Arc;
 
@@ -53,7 +52,7 @@ impl RlsTarget {
         RlsTarget { asked: Door::new(), twin: Door::new(), message_bytes_max }
     }
 
-    /// Asks with a message, and holds the answer against prost.
+    /// Sends a message and compares the answer with prost's.
     fn hold(&self, message: &[u8], answer: &RlsAnswer) -> Result<Trail, String> {
         if message.len() > self.message_bytes_max {
             return expect(RESOURCE_EXHAUSTED, answer, "it is too long");

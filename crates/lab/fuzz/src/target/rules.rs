@@ -1,8 +1,9 @@
-//! The rule parser: any text compiles, or is refused at places that exist; twice the same.
+//! The rule parser: any text compiles or is rejected at existing locations, with the same result
+//! each time.
 
 use tidegate_rules::{Entry, Options, Report, Snapshot, Source, compile};
 
-use super::{Target, Trail, places};
+use super::{Target, Trail, locations};
 
 pub(super) const WORDS: &[&str] = &[
     "domain",
@@ -103,7 +104,7 @@ pub(super) const WORDS: &[&str] = &[
     "\r\n",
 ];
 
-/// Requests that damaged examples are asked about.
+/// Requests for the rules of damaged examples.
 const ASKED: &[&[(&str, &str)]] = &[
     &[("user", "1")],
     &[("user", "1"), ("path", "/login")],
@@ -136,7 +137,7 @@ fn refused(one: &Report, two: &Report, sources: &[Source]) -> Result<Trail, Stri
     if one.problems().is_empty() || one.to_string().is_empty() {
         return Err("it is refused without a reason".to_owned());
     }
-    places::exist(one.problems(), sources)?;
+    locations::check(one.problems(), sources)?;
     let codes: Vec<&str> = one.problems().iter().map(|problem| problem.code).take(3).collect();
     Ok(Trail::of(codes))
 }
@@ -149,7 +150,7 @@ fn usable(one: &Snapshot, two: &Snapshot, sources: &[Source]) -> Result<Trail, S
     if counts(one) != counts(two) {
         return Err("two compilers give different rules".to_owned());
     }
-    places::exist(one.warnings(), sources)?;
+    locations::check(one.warnings(), sources)?;
     let mut met = Vec::new();
     for domain in one.domains() {
         for asked in ASKED {

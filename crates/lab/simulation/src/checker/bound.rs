@@ -1,10 +1,10 @@
-//! How much a counter may admit, by algorithm.
+//! Bounds on what a counter may admit, by algorithm.
 
 use super::Finding;
 use crate::history::Admission;
-use crate::written::Window;
+use crate::written_rules::Window;
 
-/// In any span, no more than the capacity and what refills in that span.
+/// In any span, at most the capacity plus the refill of that span.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BucketBound {
     pub(crate) capacity: u64,
@@ -13,7 +13,7 @@ pub(crate) struct BucketBound {
 }
 
 impl BucketBound {
-    /// Looks at every span that ends with the last admission.
+    /// Checks every span that ends with the last admission.
     pub(crate) fn check(&self, admissions: &[Admission]) -> Finding {
         match self.overfull(admissions, 0) {
             Some((sum, span)) => Err(format!(
@@ -24,8 +24,8 @@ impl BucketBound {
         }
     }
 
-    /// A sum of costs up to the last admission, and its span, that the bucket
-    /// has no room for. `spare` nanoseconds of each span refill nothing.
+    /// A sum of costs up to the last admission and its span, for which the bucket has no room.
+    /// `spare` nanoseconds of each span refill nothing.
     pub(crate) fn overfull(&self, admissions: &[Admission], spare: u64) -> Option<(u64, u64)> {
         let last = admissions.last()?;
         let (period, amount) = (u128::from(self.period), u128::from(self.amount));
@@ -44,7 +44,7 @@ impl BucketBound {
     }
 }
 
-/// Each departure comes after those before it have had their turns.
+/// Each departure comes after the turns of the earlier ones.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DepartureSpacing {
     pub(crate) amount: u64,
@@ -60,7 +60,7 @@ impl DepartureSpacing {
         for admission in before.iter().rev() {
             turns = turns.saturating_add(admission.cost);
             let left = admission.at.saturating_add(admission.delay);
-            // A delay is told in whole nanoseconds, rounded up.
+            // A delay is rounded up to whole nanoseconds.
             let apart = leaves.saturating_add(1).saturating_sub(left);
             if u128::from(apart) * u128::from(self.amount)
                 < u128::from(turns) * u128::from(self.period)
@@ -111,8 +111,7 @@ impl LogBound {
     }
 }
 
-/// No more than the limit in a period less one slice, no more than twice the
-/// limit less one in a period.
+/// At most the limit in a period less one slice, and at most twice the limit less one in a period.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SlidingBound {
     pub(crate) limit: u64,
@@ -141,7 +140,7 @@ impl SlidingBound {
     }
 }
 
-/// What only a soft allowance admits comes while one is open; then it rests.
+/// Requests above the limit are admitted only while a soft allowance is open; then it rests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SoftAllowance {
     pub(crate) lasting: u64,
@@ -149,7 +148,7 @@ pub(crate) struct SoftAllowance {
 }
 
 impl SoftAllowance {
-    /// Goes through all allowances.
+    /// Checks all allowances.
     pub(crate) fn check(&self, admissions: &[Admission]) -> Finding {
         let mut opened: Option<u64> = None;
         for soft in admissions.iter().filter(|admission| admission.soft) {
@@ -171,7 +170,7 @@ impl SoftAllowance {
     }
 }
 
-/// What was admitted in the span that ends with the last admission.
+/// The sum of admissions in the span that ends with the last one.
 pub(crate) fn sum_within(admissions: &[Admission], span: u64) -> u64 {
     let Some(last) = admissions.last() else { return 0 };
     let inside = |one: &&Admission| last.counted_at.saturating_sub(one.counted_at) <= span;

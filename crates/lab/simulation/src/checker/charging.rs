@@ -1,22 +1,22 @@
-//! Who is charged, and how much.
+//! Which limits are charged, and how much.
 
 use std::collections::BTreeMap;
 
 use tidegate_rules::Charge;
 
 use super::Finding;
-use crate::seen::SeenVerdict;
-use crate::written::{ExpectedVerdict, Subject};
+use crate::seen_verdict::SeenVerdict;
+use crate::written_rules::{ExpectedVerdict, Subject};
 
-/// An admission charges each limit that admits it, once and in full; a refusal
-/// charges nobody, or, where `charge: always` says so, those that admit.
+/// An admission charges each admitting limit once and in full. A refusal charges none, or with
+/// `charge: always` the limits that admit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ChargeCheck {
     pub(crate) charge: Charge,
 }
 
 impl ChargeCheck {
-    /// Compares what was left of each counter before and after.
+    /// Compares the remaining budget of each counter before and after.
     pub(crate) fn check(
         self,
         expected: &[ExpectedVerdict],
@@ -57,11 +57,11 @@ struct Counter {
     before: u64,
     after: u64,
     due: u64,
-    /// A refusal was counted: what is left says nothing.
+    /// Whether a refusal was counted, so that the remaining budget proves nothing.
     counts_refused: bool,
 }
 
-/// A peek says what the check then does.
+/// A peek gives the same answer as the check after it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PeekAgrees;
 
@@ -83,9 +83,9 @@ mod tests {
     use tidegate_engine::{Basis, Mode, Retry, Role};
 
     use super::*;
-    use crate::seen::SeenRuling;
+    use crate::seen_verdict::SeenRuling;
     use crate::time::SECOND;
-    use crate::written::{Kind, LimitName, Terms};
+    use crate::written_rules::{Kind, LimitName, Terms};
 
     fn one(count_refused: bool) -> ExpectedVerdict {
         let limit =

@@ -1,4 +1,4 @@
-//! Who is asked, who refuses, and whether that was needed.
+//! Which limits apply, which refuse, and whether the refusal was necessary.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,10 @@ use tidegate_engine::{Mode, Retry, Role};
 use super::Finding;
 use super::bound::{BucketBound, SlidingBound, sum_within};
 use crate::history::{Admission, Track};
-use crate::seen::{SeenRuling, SeenVerdict};
-use crate::written::{ExpectedVerdict, Kind, Subject};
+use crate::seen_verdict::{SeenRuling, SeenVerdict};
+use crate::written_rules::{ExpectedVerdict, Kind, Subject};
 
-/// The limits that a request meets are those that the rules say, each in the
-/// role that its mode gives it.
+/// Exactly the limits that the rules name apply, each in the role of its mode.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Roles;
 
@@ -56,10 +55,10 @@ impl Roles {
 
 /// A limit that is enforced for a part of the keys picks the same ones each time.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Steadfast(BTreeMap<(Subject, u8), bool>);
+pub(crate) struct StableEnforcement(BTreeMap<(Subject, u8), bool>);
 
-impl Steadfast {
-    /// Compares with what the key got before.
+impl StableEnforcement {
+    /// Compares with the earlier result of the key.
     pub(crate) fn check(&mut self, one: &ExpectedVerdict, role: Role) -> Finding {
         let enforced = role != Role::Observed;
         let key = (one.subject.clone(), one.mode.enforce_percent());
@@ -71,8 +70,8 @@ impl Steadfast {
     }
 }
 
-/// A request is refused when an enforced limit refuses it, or all its quotas
-/// do; the limit that is named is one of them; one in shadow refuses nothing.
+/// A request is refused when an enforced limit or all its quotas refuse it. The verdict names one of
+/// them, and a limit in shadow refuses nothing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outcome;
 
@@ -112,12 +111,12 @@ impl Outcome {
     }
 }
 
-/// What is refused for ever is larger than the limit can ever hold, and only that.
+/// A request is refused for ever if and only if its cost exceeds what the limit can hold.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NeverFits;
 
 impl NeverFits {
-    /// Compares a refusal with the most that the limit holds.
+    /// Compares the cost of a refusal with the capacity of the limit.
     pub(crate) fn check(one: &ExpectedVerdict, ruling: &SeenRuling) -> Finding {
         let (cost, most) = (one.cost, one.terms.stretched());
         if (ruling.retry == Retry::Never) != (cost > most) {
@@ -127,7 +126,7 @@ impl NeverFits {
     }
 }
 
-/// A limit refuses only what it has no room for.
+/// A limit refuses only requests that do not fit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NeededRefusal {
     pub(crate) now: u64,
@@ -135,12 +134,12 @@ pub(crate) struct NeededRefusal {
 }
 
 impl NeededRefusal {
-    /// Whether the history can tell: it is complete, and in order.
+    /// Whether the history is complete and in order.
     pub(crate) fn can_tell(track: &Track) -> bool {
         track.whole && !track.late && !track.terms.counts_refused()
     }
 
-    /// Adds the refused cost to the history and looks whether a bound breaks.
+    /// Adds the refused cost to the history and checks that it breaks a bound.
     pub(crate) fn check(&self, track: &Track) -> Finding {
         let refused = Admission {
             at: self.now,
@@ -190,7 +189,7 @@ mod tests {
 
     use super::*;
     use crate::time::SECOND;
-    use crate::written::{LimitName, Terms, Window};
+    use crate::written_rules::{LimitName, Terms, Window};
 
     fn expected(mode: Mode) -> ExpectedVerdict {
         let limit = LimitName {
@@ -261,11 +260,11 @@ mod tests {
 
     #[test]
     fn a_key_that_is_enforced_only_sometimes_is_caught() {
-        let mut steadfast = Steadfast::default();
+        let mut stable_enforcement = StableEnforcement::default();
         let half = expected(Mode::Enforce(Percent::new(50)));
-        assert_eq!(steadfast.check(&half, Role::Required), Ok(()));
-        assert_eq!(steadfast.check(&half, Role::Required), Ok(()));
-        assert!(steadfast.check(&half, Role::Observed).is_err());
+        assert_eq!(stable_enforcement.check(&half, Role::Required), Ok(()));
+        assert_eq!(stable_enforcement.check(&half, Role::Required), Ok(()));
+        assert!(stable_enforcement.check(&half, Role::Observed).is_err());
     }
 
     #[test]

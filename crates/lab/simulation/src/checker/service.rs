@@ -1,22 +1,22 @@
-//! What holds of the service as a whole.
+//! Promises of the service as a whole.
 
 use tidegate_engine::UnknownTarget;
 
 use super::Finding;
-use crate::seen::SeenVerdict;
+use crate::seen_verdict::SeenVerdict;
 
-/// Every request is decided: nothing panics, nothing is given up.
+/// Every request is decided.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DecisionCheck;
 
 impl DecisionCheck {
-    /// Looks for a reason not to have decided.
+    /// Checks that the verdict is decided.
     pub(crate) fn check(seen: &SeenVerdict) -> Finding {
         seen.undecided.as_ref().map_or(Ok(()), |why| Err(why.clone()))
     }
 }
 
-/// While everything is switched off, everything is admitted and nobody asked.
+/// While everything is switched off, every request is admitted without any limit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KillSwitch {
     pub(crate) off: bool,
@@ -35,14 +35,14 @@ impl KillSwitch {
     }
 }
 
-/// A run-time switch reaches every limit that it is meant for, and no other.
+/// A run-time switch applies to exactly its limits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SwitchReach {
     pub(crate) meant: usize,
 }
 
 impl SwitchReach {
-    /// Compares with how many the engine says it switched.
+    /// Compares with the engine's count of switched limits.
     pub(crate) fn check(self, reached: &Result<usize, UnknownTarget>) -> Finding {
         match reached {
             Ok(reached) if *reached == self.meant => Ok(()),
@@ -52,7 +52,7 @@ impl SwitchReach {
     }
 }
 
-/// The counters take no more memory than their budget.
+/// Counters use at most their memory budget.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MemoryBudget {
     pub(crate) budget_bytes: usize,
@@ -68,14 +68,14 @@ impl MemoryBudget {
     }
 }
 
-/// Whoever waits as long as told is admitted; a nanosecond earlier not.
+/// A retry after the promised wait is admitted, and a nanosecond earlier it is not.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HonestRetry {
     pub(crate) told: u64,
 }
 
 impl HonestRetry {
-    /// Looks at the answers just before and just after the wait.
+    /// Checks the answers just before and at the end of the wait.
     pub(crate) fn check(self, early: &SeenVerdict, in_time: &SeenVerdict) -> Finding {
         if early.admitted {
             return Err(format!("told to wait {} ns, but less is enough", self.told));

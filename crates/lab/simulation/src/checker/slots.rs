@@ -1,16 +1,16 @@
-//! How many slots are in use.
+//! Slots in use.
 
 use super::Finding;
 use crate::history::HeldSlot;
 
-/// No more slots in flight than the limit.
+/// At most the limit of slots is in use.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SlotBound {
     pub(crate) limit: u64,
 }
 
 impl SlotBound {
-    /// Adds up what is surely in flight, the one just admitted included.
+    /// Adds up the slots that are certainly in use, including the latest.
     pub(crate) fn check(&self, held: &[HeldSlot]) -> Finding {
         let sure: u64 = held.iter().filter(|held| held.certain).map(|held| held.count).sum();
         if sure > self.limit {
@@ -20,14 +20,14 @@ impl SlotBound {
     }
 }
 
-/// What is left of a concurrency limit is what was admitted and not given back.
+/// A concurrency limit's remaining slots are the limit less the slots not returned.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SlotsInUse {
     pub(crate) limit: u64,
 }
 
 impl SlotsInUse {
-    /// Compares what a peek says is left with the slots that are held.
+    /// Compares the remaining slots of a peek with the held ones.
     pub(crate) fn check(&self, held: u64, remaining: u64) -> Finding {
         let left = self.limit.saturating_sub(held);
         if remaining != left {

@@ -1,4 +1,4 @@
-//! Who takes part, and with which settings.
+//! The contenders and their settings.
 
 use super::episode::{Episode, RefusalCost};
 use super::load::Levels;
@@ -13,12 +13,12 @@ use super::shield::{
 use crate::chance::Chance;
 use crate::time::{MILLISECOND, SECOND};
 
-/// A way to protect the server, ourselves first.
+/// A load shedder in front of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Contender {
-    /// Ourselves: worker shedder and gate.
+    /// Tidegate: worker shedder and gate.
     Tidegate,
-    /// Ourselves without the slow loop.
+    /// Tidegate's gate alone.
     GateOnly,
     /// (a) No protection.
     Unprotected,
@@ -45,7 +45,7 @@ pub enum Contender {
 }
 
 impl Contender {
-    /// All of them, ourselves first, then in the order of the evaluation plan.
+    /// All contenders: Tidegate, then the others in the order of the evaluation plan.
     pub const ALL: [Contender; 13] = [
         Contender::Tidegate,
         Contender::GateOnly,
@@ -99,6 +99,49 @@ impl Contender {
             Contender::Codel => "Facebook controlled delay",
         }
     }
+
+    /// A sentence about the contender, in two lines of a chart.
+    pub(crate) const fn about(self) -> [&'static str; 2] {
+        match self {
+            Contender::Tidegate => {
+                ["Sheds low categories at a threshold", "and queues the rest briefly at a gate."]
+            }
+            Contender::GateOnly => {
+                ["A fixed limit and a short queue that", "is ordered by category; no threshold."]
+            }
+            Contender::Unprotected => {
+                ["Queues as many requests as sockets", "hold, however late the answers are."]
+            }
+            Contender::Static => ["A fixed limit and a short queue that", "ignores categories."],
+            Contender::Vegas => {
+                ["A limit that follows the shortest", "round trip; no queue, no categories."]
+            }
+            Contender::Gradient2 => {
+                ["A limit that follows the trend of", "latency; no queue, no categories."]
+            }
+            Contender::VegasPartitioned => {
+                ["Vegas with a guaranteed share of the", "limit for each category."]
+            }
+            Contender::Gradient2Partitioned => {
+                ["Gradient2 with a guaranteed share of", "the limit for each category."]
+            }
+            Contender::Failsafe => {
+                ["A limit that follows latency, and a", "priority threshold when it queues."]
+            }
+            Contender::Stripe => {
+                ["Sheds by the share of busy workers,", "lowest category first, over minutes."]
+            }
+            Contender::Dagor => {
+                ["A priority threshold that follows", "the waiting time in the queue."]
+            }
+            Contender::Cinnamon => {
+                ["A PI controller sets a priority", "threshold in front of the queue."]
+            }
+            Contender::Codel => {
+                ["Short waits and newest first when a", "queue stands; ignores categories."]
+            }
+        }
+    }
 }
 
 /// A contender with its settings.
@@ -120,7 +163,7 @@ pub(crate) enum Entry {
 }
 
 impl Entry {
-    /// As published.
+    /// With the published settings.
     pub(crate) fn published(contender: Contender) -> Self {
         match contender {
             Contender::Tidegate => Entry::Tidegate,
@@ -141,7 +184,7 @@ impl Entry {
         }
     }
 
-    /// Other settings that somebody who tunes it might try, with what is different.
+    /// Other settings that an operator might try, each with its label.
     pub(crate) fn grid(contender: Contender) -> Vec<(String, Self)> {
         match contender {
             Contender::Tidegate | Contender::GateOnly | Contender::Unprotected => Vec::new(),
@@ -173,7 +216,7 @@ impl Entry {
 
     pub(crate) fn play(self, script: &Script, cost: RefusalCost, seed: u64) -> Record {
         let workers = script.workers;
-        // Its own stream, away from those of the traffic.
+        // A separate stream from those of the traffic.
         let own = Chance::new(seed ^ 0x5EED_0F5E_1F5E_1F00).next();
         let run = Run { script, cost, seed };
         match self {

@@ -1,8 +1,8 @@
-//! Numbers drawn from the laws that traffic and service times follow.
+//! Random numbers from the distributions of arrivals and service times.
 
 use crate::chance::Chance;
 
-/// A number of nanoseconds, or of anything else counted in wholes.
+/// The whole part of a number.
 #[expect(clippy::cast_possible_truncation, reason = "a cast from a float saturates")]
 pub(crate) const fn whole(number: f64) -> u64 {
     number as u64
@@ -14,24 +14,24 @@ pub(crate) fn unit(chance: &mut Chance) -> f64 {
     (chance.next() >> 11) as f64 * (1.0 / 9_007_199_254_740_992.0)
 }
 
-/// A number with the mean 1, as the gaps between arrivals that know nothing of one another.
+/// An exponential number with mean 1: the gap between independent arrivals.
 pub(crate) fn exponential(chance: &mut Chance) -> f64 {
     -(1.0 - unit(chance)).ln()
 }
 
-/// A number around 0 with the deviation 1 (Box and Muller).
+/// A normal number with mean 0 and deviation 1 (Box–Muller).
 pub(crate) fn normal(chance: &mut Chance) -> f64 {
     let radius = (2.0 * exponential(chance)).sqrt();
     radius * (std::f64::consts::TAU * unit(chance)).cos()
 }
 
-/// Cells of the table of [`Gaps`], as a power of two.
+/// The size of the table of [`Gaps`], as a power of two.
 const CELL_BITS: u32 = 10;
 
-/// Draws as [`exponential`] does, by a table: ten million arrivals are a quarter faster.
+/// Draws as [`exponential`] does, from a table: ten million arrivals take a quarter less time.
 #[derive(Clone, Debug)]
 pub(crate) struct Gaps {
-    /// The logarithm of 1 to 2, at the ends of the cells.
+    /// The logarithm of 1 to 2 at the bounds of the cells.
     logarithms: Vec<f64>,
 }
 

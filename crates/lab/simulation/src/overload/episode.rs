@@ -1,57 +1,57 @@
-//! One scenario, one shield, one seed: the events in the order of their time.
+//! One scenario with one shield and one seed: a discrete-event simulation.
 //!
-//! Arrivals, service times, clients and the shield draw from streams of their own,
-//! so that all shields meet the same arrivals. Events of the same instant
-//! happen in a fixed order. Nothing here knows real time.
+//! Arrivals, service times, clients and the shield draw from separate random streams, so all
+//! shields get the same arrivals. Events of the same instant happen in a fixed order, and nothing
+//! reads a real clock.
 
 use super::clients::{Clients, TIMEOUT};
 use super::draw::whole;
-use super::load::{Arrivals, Levels, Request, TENANTS};
+use super::load::{Arrivals, Levels, Request, TENANTS, slot_index};
 use super::record::Record;
 use super::scenario::{Phase, Script};
 use super::server::Server;
-use super::shield::{Answer, Done, Place, ReleasedRequests, Shield};
+use super::shield::{Answer, FinishedRequest, RefusalStage, ReleasedRequests, Shield};
 use crate::chance::Chance;
 use crate::time::SECOND;
 use tidegate_overload::Category;
 
-/// What refusing costs.
+/// The cost of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusalCost {
-    /// What the place where it happens costs. The default.
-    ByPlace,
-    /// The same wherever it happens.
-    As(Place),
+    /// The cost of the stage that refuses. The default.
+    ByStage,
+    /// The cost of this stage, whichever refuses.
+    As(RefusalStage),
 }
 
 impl RefusalCost {
-    /// All of them.
+    /// All costs.
     pub const ALL: [RefusalCost; 4] = [
-        RefusalCost::ByPlace,
-        RefusalCost::As(Place::Threshold),
-        RefusalCost::As(Place::Gate),
-        RefusalCost::As(Place::Handler),
+        RefusalCost::ByStage,
+        RefusalCost::As(RefusalStage::Threshold),
+        RefusalCost::As(RefusalStage::Gate),
+        RefusalCost::As(RefusalStage::Handler),
     ];
 
     /// The name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
-            RefusalCost::ByPlace => "by-place",
-            RefusalCost::As(Place::Socket) => "socket",
-            RefusalCost::As(Place::Threshold) => "threshold",
-            RefusalCost::As(Place::Gate) => "gate",
-            RefusalCost::As(Place::Handler) => "handler",
+            RefusalCost::ByStage => "by-place",
+            RefusalCost::As(RefusalStage::Socket) => "socket",
+            RefusalCost::As(RefusalStage::Threshold) => "threshold",
+            RefusalCost::As(RefusalStage::Gate) => "gate",
+            RefusalCost::As(RefusalStage::Handler) => "handler",
         }
     }
 }
 
-/// A request inside, or waiting at the shield.
+/// A request at the server, or queued at the shield.
 #[derive(Clone, Copy, Debug)]
 struct RequestRecord {
     request: Request,
     entered: u64,
     inside: u32,
-    /// Its client has stopped listening and may have asked again.
+    /// Whether its client has timed out and may have retried.
     silent: bool,
 }
 
@@ -87,14 +87,13 @@ impl<'a, S: Shield> Episode<'a, S> {
         seed: u64,
     ) -> Self {
         let mut seeds = Chance::new(seed);
-        let capacity = f64::from(script.workers) * SECOND as f64 / script.service.mean() as f64;
-        let rate = script.tenant_rate.map(|rate| rate * capacity);
+        let rate = script.tenant_rate.map(|rate| rate * script.capacity());
         Episode {
             script,
             shield,
             server: Server::new(script.discipline, script.workers, script.service.mean()),
             arrivals: Arrivals::new(seeds.next(), script.noisy_share),
-            clients: Clients::new(script.habits, seeds.next()),
+            clients: Clients::new(script.behaviour, seeds.next()),
             levels,
             service: Chance::new(seeds.next()),
             tenant_limits: rate.map(TenantLimits::new),
@@ -133,17 +132,17 @@ impl<'a, S: Shield> Episode<'a, S> {
                 self.client(now);
             } else {
                 let (category, tenant) = self.arrivals.take();
-                self.clients.asked();
+                self.clients.add_to_budget();
                 self.arrive(now, category, tenant, 1, 1);
             }
         }
     }
 
-    /// A second or a phase is over. False at the end.
+    /// Ends a second or a phase. False at the end of the script.
     fn pass_mark(&mut self, now: u64) -> bool {
         if now == self.second_end {
             let second = self.record.seconds.len() + 1;
-            self.record.next_second(self.shield.dials(), self.script.steady.contains(&second));
+            self.record.next_second(self.shield.controls(), self.script.steady.contains(&second));
             self.second_end += SECOND;
         }
         if now < self.phase_end {
@@ -156,8 +155,7 @@ impl<'a, S: Shield> Episode<'a, S> {
     }
 
     fn enter_phase(&mut self, now: u64, phase: &Phase) {
-        let capacity =
-            f64::from(self.script.workers) * SECOND as f64 / self.script.service.mean() as f64;
+        let capacity = self.script.capacity();
         self.arrivals.set_rates(now, &phase.load.map(|load| load * capacity));
         self.server.set_workers(now, phase.workers);
         self.slowdown = phase.slowdown;
@@ -181,7 +179,7 @@ impl<'a, S: Shield> Episode<'a, S> {
         if let Some(limits) = &mut self.tenant_limits
             && !limits.admits(now, tenant)
         {
-            return self.refuse(now, &request, Place::Gate);
+            return self.refuse(now, &request, RefusalStage::Gate);
         }
         match self.shield.arrive(now, &request, &mut self.released) {
             Answer::Enter => {
@@ -189,7 +187,7 @@ impl<'a, S: Shield> Episode<'a, S> {
                 self.enter(now, request.slot);
             }
             Answer::Wait => self.hold(request),
-            Answer::Refuse(place) => self.refuse(now, &request, place),
+            Answer::Refuse(stage) => self.refuse(now, &request, stage),
         }
         self.settle(now);
     }
@@ -197,13 +195,13 @@ impl<'a, S: Shield> Episode<'a, S> {
     fn hold(&mut self, request: Request) {
         self.free.pop();
         let held = RequestRecord { request, entered: 0, inside: 0, silent: false };
-        let place = usize::try_from(request.slot).unwrap_or(usize::MAX);
-        if place == self.held.len() {
+        let index = slot_index(request.slot);
+        if index == self.held.len() {
             self.held.push(Some(held));
-        } else if let Some(slot) = self.held.get_mut(place) {
+        } else if let Some(slot) = self.held.get_mut(index) {
             *slot = Some(held);
         }
-        self.clients.listens(&request);
+        self.clients.watch_timeout(&request);
     }
 
     fn enter(&mut self, now: u64, slot: u32) {
@@ -217,23 +215,22 @@ impl<'a, S: Shield> Episode<'a, S> {
     }
 
     fn let_go(&mut self, slot: u32) -> Option<RequestRecord> {
-        let place = usize::try_from(slot).unwrap_or(usize::MAX);
-        let held = self.held.get_mut(place)?.take()?;
+        let held = self.held.get_mut(slot_index(slot))?.take()?;
         self.free.push(slot);
         Some(held)
     }
 
-    fn refuse(&mut self, now: u64, request: &Request, place: Place) {
+    fn refuse(&mut self, now: u64, request: &Request, stage: RefusalStage) {
         let share = match self.cost {
-            RefusalCost::ByPlace => place.cost(),
-            // What the system turns away, the program never sees.
-            RefusalCost::As(_) if place == Place::Socket => 0.0,
-            RefusalCost::As(place) => place.cost(),
+            RefusalCost::ByStage => stage.cost(),
+            // The operating system refuses at no cost to the program.
+            RefusalCost::As(_) if stage == RefusalStage::Socket => 0.0,
+            RefusalCost::As(stage) => stage.cost(),
         };
         let work = share * self.script.service.mean() as f64;
         self.server.burden(work);
         self.record.refused(request, work);
-        self.clients.turned_away(now, request);
+        self.clients.plan_retry(now, request);
     }
 
     fn finish(&mut self, now: u64) {
@@ -246,7 +243,7 @@ impl<'a, S: Shield> Episode<'a, S> {
         }
         let took = now.saturating_sub(held.entered);
         let late = now > request.deadline;
-        let done = Done {
+        let done = FinishedRequest {
             slot: request.slot,
             category: request.category,
             took,
@@ -258,21 +255,21 @@ impl<'a, S: Shield> Episode<'a, S> {
     }
 
     fn client(&mut self, now: u64) {
-        if let Some((slot, sequence)) = self.clients.take_silent(now) {
+        if let Some((slot, sequence)) = self.clients.take_timed_out(now) {
             let held =
                 look_up(&mut self.held, slot).filter(|held| held.request.sequence == sequence);
             if let Some(held) = held {
                 held.silent = true;
                 let request = held.request;
-                self.clients.turned_away(now, &request);
+                self.clients.plan_retry(now, &request);
             }
-        } else if let Some(further) = self.clients.take_further(now) {
-            let category = further.category();
-            self.arrive(now, category, further.tenant, further.attempt, further.call);
+        } else if let Some(planned) = self.clients.take_planned(now) {
+            let category = planned.category();
+            self.arrive(now, category, planned.tenant, planned.attempt, planned.call);
         }
     }
 
-    /// Does what the shield said about those who waited.
+    /// Carries out what the shield decided about queued requests.
     #[inline]
     fn settle(&mut self, now: u64) {
         if !self.released.entered.is_empty() || !self.released.refused.is_empty() {
@@ -285,16 +282,16 @@ impl<'a, S: Shield> Episode<'a, S> {
         for slot in released.entered.drain(..) {
             self.enter(now, slot);
         }
-        for (slot, place) in released.refused.drain(..) {
+        for (slot, stage) in released.refused.drain(..) {
             let Some(held) = self.let_go(slot) else { continue };
             if held.silent {
-                // Nobody asks again for one whose client already has.
+                // Its client has retried already.
                 self.record.refused(&held.request, 0.0);
             } else {
-                self.refuse(now, &held.request, place);
+                self.refuse(now, &held.request, stage);
             }
         }
-        // Kept for its room.
+        // Put back to reuse its allocation.
         self.released = released;
     }
 }
@@ -304,11 +301,10 @@ fn slot_after(held: &[Option<RequestRecord>]) -> u32 {
 }
 
 fn look_up(held: &mut [Option<RequestRecord>], slot: u32) -> Option<&mut RequestRecord> {
-    let place = usize::try_from(slot).unwrap_or(usize::MAX);
-    held.get_mut(place)?.as_mut()
+    held.get_mut(slot_index(slot))?.as_mut()
 }
 
-/// A token bucket for each tenant: limiter 1, as small as it can be.
+/// A token bucket for each tenant: the request rate limiter in its smallest form.
 #[derive(Clone, Debug)]
 struct TenantLimits {
     rate: f64,

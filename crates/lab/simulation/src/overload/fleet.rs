@@ -1,9 +1,8 @@
-//! S9 and S10: a fleet of ten nodes, one that dies, a board that does not answer.
+//! S9 and S10: a fleet of ten nodes, of which one dies, and a board that stops answering.
 //!
-//! The production board and nodes on virtual time. The first node is the busy one: it
-//! wants all it can work on, the others half. Requests take 20 ms, nodes beat
-//! every 200 ms, one after another. Critical requests are not here: the fleet
-//! never refuses them.
+//! The production board and nodes in virtual time. The first node wants all its capacity, the
+//! others half. Requests take 20 ms, and nodes beat every 200 ms at different moments. There are
+//! no critical requests: the fleet never refuses them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,23 +24,23 @@ const SERVICE: u64 = 2;
 const SLOTS: u64 = 20;
 const SLOT_LEASE: Duration = Duration::from_secs(10);
 
-/// What became of the fleet.
+/// The results of the fleet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FleetFindings {
     /// S9: seconds until the share of a dead node is divided again.
     pub grant_back_after: f64,
     /// S9: seconds until the slots of a dead holder are free again.
     pub slots_back_after: f64,
-    /// The most in flight that was not critical, beside the pool of the live nodes.
+    /// The most requests in flight over the pool of the live nodes.
     pub over_admission: f64,
-    /// S10: the least that was admitted in a second of the outage, of what was wanted.
+    /// S10: the smallest admitted share of the wanted requests in a second of the outage.
     pub admitted_in_outage: f64,
     /// S10: the same before it.
     pub admitted_before: f64,
 }
 
 impl FleetFindings {
-    /// What was to be reached, what was, and whether that is enough.
+    /// Name, result and goal of each metric, and whether it was reached.
     pub fn goals(&self) -> [(&'static str, f64, f64, bool); 4] {
         let at_most = |name, reached, wanted| (name, reached, wanted, reached <= wanted);
         [
@@ -62,7 +61,7 @@ impl FleetFindings {
     }
 }
 
-/// Plays both.
+/// Simulates both scenarios.
 pub(crate) fn play() -> FleetFindings {
     let (grant_back_after, crash_peak) = crash();
     let (admitted_before, admitted_in_outage, outage_peak) = outage();
@@ -96,9 +95,9 @@ struct Fleet {
 impl Fleet {
     fn new() -> Self {
         let settings = FleetSettings::default();
-        let node = |place: usize| Node {
+        let node = |index: usize| Node {
             shedder: Arc::new(FleetShedder::new(settings, CAPACITY)),
-            wants: if place == 0 { CAPACITY } else { CAPACITY / 2 },
+            wants: if index == 0 { CAPACITY } else { CAPACITY / 2 },
             alive: true,
             inside: VecDeque::new(),
         };
@@ -111,7 +110,7 @@ impl Fleet {
             admitted: 0,
             peak: 0.0,
         };
-        // Long enough for grants to settle; what is measured begins after it.
+        // Long enough for grants to settle before the measurement.
         fleet.run(30);
         fleet.peak = 0.0;
         fleet
@@ -121,7 +120,7 @@ impl Fleet {
         Timestamp::from_nanos(self.step.saturating_mul(STEP.get()))
     }
 
-    /// So many seconds. Says which share of what was wanted was admitted in the worst one.
+    /// Simulates seconds. Returns the admitted share of the wanted requests in the worst second.
     fn run(&mut self, seconds: u64) -> f64 {
         let mut least = 1.0_f64;
         for _ in 0..seconds {
@@ -135,17 +134,17 @@ impl Fleet {
     fn advance(&mut self) {
         self.step += 1;
         let now = self.now();
-        for (place, node) in (0_u64..).zip(&mut self.nodes) {
+        for (index, node) in (0_u64..).zip(&mut self.nodes) {
             while node.inside.front().is_some_and(|(ends, _)| *ends <= self.step) {
                 node.inside.pop_front();
             }
             if !node.alive {
                 continue;
             }
-            // Each node at its own moment.
-            if (self.step + place * 2).is_multiple_of(BEAT) {
+            // Each node beats at its own moment.
+            if (self.step + index * 2).is_multiple_of(BEAT) {
                 if self.board_answers {
-                    let report = node.shedder.report(place, now);
+                    let report = node.shedder.report(index, now);
                     if let Ok(grant) = self.board.beat(now, &report) {
                         node.shedder.accept(now, &grant);
                     }
@@ -188,8 +187,8 @@ fn crash() -> (f64, f64) {
     (after, fleet.peak)
 }
 
-/// A minute without an answer, a minute of errors, then the board again. To a node
-/// both are a missed beat.
+/// A minute without answers, a minute of errors, then the board again. A node counts both as missed
+/// beats.
 fn outage() -> (f64, f64, f64) {
     let mut fleet = Fleet::new();
     let before = fleet.run(10);
@@ -200,7 +199,7 @@ fn outage() -> (f64, f64, f64) {
     (before, during, fleet.peak)
 }
 
-/// A holder takes all slots of a caller and dies; somebody else asks every 100 ms.
+/// A holder takes all slots of a caller and dies; another one tries every 100 ms.
 fn slots_back() -> f64 {
     let lease = Period::new(SLOT_LEASE);
     let Some(limit) = lease.ok().and_then(|lease| Concurrency::new(SLOTS, lease).ok()) else {

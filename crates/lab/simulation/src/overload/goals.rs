@@ -1,27 +1,26 @@
-//! What was to be reached, and what was.
+//! The goals of the evaluation plan, and whether they were reached.
 //!
-//! The rows of the evaluation plan. A goal is judged on the median over the seeds;
-//! the worst is shown beside it. A goal beside a baseline compares medians.
+//! A goal is judged on the median over the seeds; the worst is shown too. A goal beside a baseline
+//! compares medians.
 
 use super::contender::Contender;
 use super::metric::{Better, Metric};
 use super::report::{ContenderResult, Round};
 use super::scenario::Scenario;
 
-/// What differs by less is the same: the requests that are still on their way at
-/// either end of a window make as much.
+/// Smaller differences are ignored: requests in flight at either end of a window cause as much.
 const EQUAL: f64 = 0.001;
 
-/// One goal, and how it stands.
+/// A goal and its result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Goal {
-    /// Where.
+    /// The scenario.
     pub scenario: Scenario,
-    /// What.
+    /// The metric.
     pub metric: Metric,
-    /// Beside whom; nobody for a goal that stands alone.
+    /// The baseline of a ratio; none for an absolute goal.
     pub versus: Option<Contender>,
-    /// What was to be reached: the number itself, or ours over theirs.
+    /// The goal: a value, or the ratio of ours to theirs.
     pub wanted: f64,
     /// Our median.
     pub ours: f64,
@@ -29,12 +28,12 @@ pub struct Goal {
     pub worst: f64,
     /// Their median.
     pub theirs: Option<f64>,
-    /// The number that the goal is about: ours, or ours over theirs.
+    /// The result: our value, or the ratio of ours to theirs.
     pub reached: f64,
 }
 
 impl Goal {
-    /// Whether it was reached.
+    /// Whether the goal was reached.
     pub fn is_met(&self) -> bool {
         match self.metric.better() {
             Better::Higher => self.reached >= self.wanted * (1.0 - EQUAL),
@@ -43,10 +42,10 @@ impl Goal {
     }
 }
 
-/// Beside whom, and by how much; nobody for a goal that stands alone.
+/// The baseline of a ratio, if any, and the goal.
 type WantedValue = (Option<Contender>, f64);
 
-/// The goals of the step, beside whom and by how much: the plan's table of goals.
+/// The goals of the step, from the plan's table.
 const STEP: &[(Metric, &[WantedValue])] = &[
     (
         Metric::CriticalSteady,
@@ -121,7 +120,8 @@ const STEP: &[(Metric, &[WantedValue])] = &[
         &[(None, 1.0), (Some(Contender::Failsafe), 0.5), (Some(Contender::Stripe), 0.25)],
     ),
     (Metric::ShedAfter, &[(None, 45.0), (Some(Contender::Stripe), 0.4)]),
-    (Metric::RestoredAfter, &[(None, 180.0)]),
+    (Metric::ServedOfGate, &[(None, 1.0)]),
+    (Metric::RestoredAfter, &[(None, 10.0)]),
     (Metric::ShedAgain, &[(None, 0.0)]),
     (Metric::Inversion, &[(None, 0.0)]),
 ];
@@ -143,7 +143,7 @@ const OTHERS: &[(Scenario, Metric, Option<Contender>, f64)] = &[
     (Scenario::TwoCalls, Metric::Tasks, Some(Contender::Codel), 1.3),
 ];
 
-/// How all goals of these rounds stand. Those without their baseline are left out.
+/// The results of all goals of these rounds, without those whose baseline did not take part.
 pub(crate) fn judge(rounds: &[Round]) -> Vec<Goal> {
     let step = STEP.iter().flat_map(|(metric, goals)| {
         goals.iter().map(|(versus, wanted)| (Scenario::Step, *metric, *versus, *wanted))
@@ -164,7 +164,7 @@ pub(crate) fn judge(rounds: &[Round]) -> Vec<Goal> {
     .collect()
 }
 
-/// Ours over theirs. Nothing over nothing is the same; something over nothing is the most.
+/// Ours over theirs; 1 for equal values, also for zeros.
 fn ratio(ours: f64, theirs: f64) -> f64 {
     if ours == theirs { 1.0 } else { ours / theirs }
 }

@@ -1,8 +1,7 @@
-//! Who asks, how often, and what for.
+//! The offered load: arrivals and service times.
 //!
-//! Arrivals are open loop: they come whether or not the earlier ones were
-//! answered. A load generator that waits for answers slows down with the server
-//! and hides the overload it should show.
+//! Arrivals are open loop: they do not wait for earlier answers. A load generator that does slows
+//! down with the server and hides the overload.
 
 use tidegate_algorithms::Timestamp;
 use tidegate_overload::{Caller, Category, Level};
@@ -17,19 +16,19 @@ pub(crate) const TENANTS: usize = 1_024;
 /// One number for each category, by rank.
 pub(crate) type PerCategory<T> = [T; 4];
 
-/// A request on its way.
+/// A request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
-    /// Where it is kept while it waits or is served. Others never see it.
+    /// The index of its record while it is queued or served.
     pub(crate) slot: u32,
-    /// How many came before it.
+    /// The number of the request.
     pub(crate) sequence: u64,
     pub(crate) category: Category,
     pub(crate) tenant: u16,
     /// Category and cohort of the tenant.
     pub(crate) level: Level,
     pub(crate) arrived: u64,
-    /// When its client stops listening.
+    /// When its client times out.
     pub(crate) deadline: u64,
     /// 1 for the first of several attempts.
     pub(crate) attempt: u8,
@@ -37,7 +36,12 @@ pub(crate) struct Request {
     pub(crate) call: u8,
 }
 
-/// The level of each tenant in each category, this hour.
+/// The index of a slot.
+pub(crate) fn slot_index(slot: u32) -> usize {
+    usize::try_from(slot).unwrap_or(usize::MAX)
+}
+
+/// The level of each tenant in each category in the simulated hour.
 #[derive(Clone, Debug)]
 pub(crate) struct Levels(Vec<PerCategory<Level>>);
 
@@ -63,9 +67,9 @@ pub(crate) struct Arrivals {
     gaps: Gaps,
     /// The mean gap in nanoseconds.
     gap: f64,
-    /// Of 2^32 drawn, so many are of this category or a lower one.
+    /// How many of 2^32 draws give this category or a lower one.
     up_to: PerCategory<u64>,
-    /// Of 2^16 drawn, so many are of the noisy tenant.
+    /// How many of 2^16 draws give the noisy tenant.
     noisy: u64,
     next_at: u64,
 }
@@ -78,8 +82,8 @@ impl Arrivals {
         Arrivals { chance, gaps, gap: f64::INFINITY, up_to: [0; 4], noisy, next_at: u64::MAX }
     }
 
-    /// From `now` on, so many a second of each category. What was drawn for later
-    /// is drawn anew, which the law of these gaps allows: it has no memory.
+    /// Sets the rate of each category from `now` on. The next arrival is drawn again, which is
+    /// correct because exponential gaps have no memory.
     pub(crate) fn set_rates(&mut self, now: u64, rates: &PerCategory<f64>) {
         let total: f64 = rates.iter().sum();
         self.gap = if total > 0.0 { SECOND as f64 / total } else { f64::INFINITY };
@@ -96,7 +100,7 @@ impl Arrivals {
         self.next_at
     }
 
-    /// Who comes now; the next one is drawn.
+    /// The present arrival. Draws the next one.
     #[inline]
     pub(crate) fn take(&mut self) -> (Category, u16) {
         let drawn = self.chance.next();
@@ -120,7 +124,7 @@ impl Arrivals {
     }
 }
 
-/// How long the work of a request takes.
+/// The distribution of service times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServiceTimes {
     /// Lognormal, mean 20 ms, deviation 20 ms. The default.
@@ -136,7 +140,7 @@ pub enum ServiceTimes {
 }
 
 impl ServiceTimes {
-    /// All of them.
+    /// All distributions.
     pub const ALL: [ServiceTimes; 5] = [
         ServiceTimes::Lognormal,
         ServiceTimes::Exponential,
@@ -183,15 +187,15 @@ impl ServiceTimes {
         }
     }
 
-    /// What so many of a hundred draws stay below, in nanoseconds: an unloaded server.
+    /// The percentile of an unloaded server, in nanoseconds.
     pub(crate) fn percentile(self, percent: f64) -> u64 {
         const DRAWS: usize = 200_000;
         let mut chance = Chance::new(0);
         let mut drawn: Vec<u64> = (0..DRAWS).map(|_| self.draw(&mut chance)).collect();
         drawn.sort_unstable();
-        let place = whole(percent / 100.0 * DRAWS as f64);
-        let place = usize::try_from(place).unwrap_or(0).min(DRAWS - 1);
-        drawn.get(place).copied().unwrap_or(0)
+        let index = whole(percent / 100.0 * DRAWS as f64);
+        let index = usize::try_from(index).unwrap_or(0).min(DRAWS - 1);
+        drawn.get(index).copied().unwrap_or(0)
     }
 }
 

@@ -1,78 +1,85 @@
-//! What an episode is worth, in numbers.
+//! The metrics of one episode.
 
 use std::ops::Range;
 
 use tidegate_overload::Category;
 
+use super::contender::Contender;
 use super::record::{Record, Second};
+use super::report::ContenderResult;
 use super::scenario::Script;
 use crate::time::SECOND;
 
-/// A level that turns by less than this, in parts of itself, has not turned.
+/// The smallest relative change of the level that counts as a turn.
 const TURN: f64 = 0.02;
-/// Seconds over which availability is judged.
+/// The seconds of a window of availability.
 const JUDGED: usize = 5;
-/// A class is available when so many are served.
+/// The share that must be served for a category to be available.
 const AVAILABLE: f64 = 0.99;
 
-/// The numbers of one episode. `None` where a number has no meaning: no critical
-/// requests came, or nothing was restored.
+/// The metrics of one episode. `None` where one has no meaning: without critical requests, or when
+/// nothing was restored.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Measures {
-    /// Critical answered in time of critical offered, in the first seconds of trouble.
+    /// The share of critical requests answered in time in the first seconds of the overload.
     pub(crate) critical_onset: Option<f64>,
-    /// The same once things have settled.
+    /// The same in the steady part.
     pub(crate) critical_steady: Option<f64>,
-    /// All answered in time, in capacities.
+    /// Requests answered in time in the steady part, in capacities.
     pub(crate) goodput: f64,
-    /// All answered in time of what could have been.
+    /// Requests answered in time in the whole episode.
+    pub(crate) served: f64,
+    /// The same over the number that the gate alone serves with the same seed.
+    pub(crate) served_of_gate: Option<f64>,
+    /// Goodput over the possible goodput.
     pub(crate) of_optimum: f64,
     /// Latencies of critical requests in milliseconds.
     pub(crate) critical_p50: Option<f64>,
     pub(crate) critical_p99: Option<f64>,
     pub(crate) critical_p999: Option<f64>,
-    /// The second of them beside that of an unloaded server.
+    /// The 99th percentile over that of an unloaded server.
     pub(crate) p99_ratio: Option<f64>,
-    /// Between the most and the least admitted in a second, in capacities.
+    /// The most less the fewest requests admitted in a second, in capacities.
     pub(crate) oscillation: f64,
-    /// The same with seconds averaged over ten, which leaves out the chance of service times.
+    /// The same over means of ten seconds, which average out random service times.
     pub(crate) oscillation_10s: f64,
     /// Turns of the level, each minute.
     pub(crate) reversals: f64,
-    /// Seconds until the level is near where it settles.
+    /// Seconds until the level has settled.
     pub(crate) shed_after: Option<f64>,
-    /// Seconds from the end of the trouble until every category is available.
+    /// Seconds from the end of the overload until every category is available.
     pub(crate) restored_after: Option<f64>,
-    /// How often a category became unavailable after that.
+    /// How often it was shed again after that.
     pub(crate) shed_again: f64,
-    /// Seconds in which critical was refused and others were admitted, of all in trouble.
+    /// The share of seconds of the overload in which critical requests were refused and others
+    /// admitted.
     pub(crate) inversion: f64,
-    /// Requests refused, all along.
+    /// Refused requests in the whole episode.
     pub(crate) refused: f64,
-    /// Of these, critical ones.
+    /// Refused critical requests.
     pub(crate) refused_critical: f64,
-    /// How much higher the limit ends than it was, in parts of it.
+    /// The relative growth of the limit.
     pub(crate) limit_growth: f64,
-    /// How much the admitted share ends above what it was, in parts of it.
+    /// The relative growth of the admitted share.
     pub(crate) level_growth: f64,
     /// Worker time spent on refusing.
     pub(crate) refusing: f64,
-    /// How alike tenants that read are treated: 1 when all are.
+    /// Jain's index of the tenants' GET requests: 1 when all are treated alike.
     pub(crate) jain: f64,
-    /// How sure a tenant that reads can be of its outcome: 1/2 is a coin, 1 is certain.
+    /// How certain a tenant can be of the outcome of its GET requests: 1/2 is a coin toss.
     pub(crate) stickiness: f64,
     /// Tasks of which every call was answered in time.
     pub(crate) tasks: f64,
     /// Tripwire's score: success × seconds / √latency.
     pub(crate) score: f64,
-    /// Requests made for each that was wanted.
+    /// Requests sent for each first attempt.
     pub(crate) amplification: f64,
 }
 
 impl Measures {
     pub(crate) fn of(script: &Script, record: &Record) -> Self {
         let seconds = &record.seconds;
-        let capacity = capacity(script);
+        let capacity = script.capacity();
         let steady = within(seconds, &script.steady);
         let length = steady.len().max(1) as f64;
         let good = sum(steady, |second| total(&second.good)) / length;
@@ -84,6 +91,8 @@ impl Measures {
             critical_onset: critical_share(within(seconds, &script.onset)),
             critical_steady: critical_share(steady),
             goodput: good / capacity,
+            served: sum(seconds, |second| total(&second.good)),
+            served_of_gate: None,
             of_optimum: good / offered.min(capacity).max(1.0),
             critical_p50: critical(50.0),
             critical_p99: critical(99.0),
@@ -98,8 +107,8 @@ impl Measures {
             inversion: inversion(within(seconds, &(script.onset.start..script.steady.end))),
             refused: sum(seconds, |second| total(&second.refused)),
             refused_critical: sum(seconds, |second| second.refused[Category::Critical.rank()]),
-            limit_growth: growth(steady, |second| second.dials.limit),
-            level_growth: growth(steady, |second| second.dials.level),
+            limit_growth: growth(steady, |second| second.controls.limit),
+            level_growth: growth(steady, |second| second.controls.level),
             refusing: record.refusing / (f64::from(script.workers) * length * SECOND as f64),
             jain,
             stickiness,
@@ -111,9 +120,16 @@ impl Measures {
     }
 }
 
-/// Requests a second that the workers of a script can serve.
-pub(crate) fn capacity(script: &Script) -> f64 {
-    f64::from(script.workers) * SECOND as f64 / script.service.mean() as f64
+/// Compares what each seed served with what the gate alone served with the same seed, if it took
+/// part.
+pub(crate) fn compare_served(standings: &mut [ContenderResult]) {
+    let gate = standings.iter().find(|one| one.contender == Contender::GateOnly);
+    let Some(gate) = gate.map(|gate| gate.seeds.clone()) else { return };
+    for standing in standings {
+        for (ours, gate) in standing.seeds.iter_mut().zip(&gate) {
+            ours.served_of_gate = Some(ours.served / gate.served.max(1.0));
+        }
+    }
 }
 
 fn within<'a>(seconds: &'a [Second], range: &Range<usize>) -> &'a [Second] {
@@ -139,7 +155,7 @@ fn critical_latency(record: &Record, percent: f64) -> Option<f64> {
     (nanos > 0.0).then_some(nanos / 1e6)
 }
 
-/// Between the most and the least admitted in a second, averaged over so many.
+/// The most less the fewest requests admitted in a second, as means over so many seconds.
 fn swing(seconds: &[Second], over: usize) -> f64 {
     let admitted: Vec<f64> =
         seconds.iter().map(|second| f64::from(total(&second.admitted))).collect();
@@ -152,9 +168,9 @@ fn swing(seconds: &[Second], over: usize) -> f64 {
     (most - least).max(0.0)
 }
 
-/// How often the level turned by more than a little.
+/// How often the level turned.
 fn reversals(seconds: &[Second]) -> f64 {
-    let mut levels = seconds.iter().map(|second| second.dials.level);
+    let mut levels = seconds.iter().map(|second| second.controls.level);
     let Some(first) = levels.next() else { return 0.0 };
     let (mut extreme, mut rising, mut turns) = (first, None, 0.0);
     for level in levels {
@@ -172,28 +188,38 @@ fn reversals(seconds: &[Second]) -> f64 {
     turns
 }
 
-/// When the level, or the admitted rate where there is no level, is within a tenth of
-/// where it settles.
+/// Whether a contender sheds by a level. Others have a limit or a queue only.
+fn has_level(steady: &[Second]) -> bool {
+    steady.iter().any(|second| !second.is_open())
+}
+
+/// The first second in which the level, or without one the admitted rate, is within a tenth of its
+/// settled value.
 fn shed_after(seconds: &[Second], script: &Script) -> Option<f64> {
     let steady = within(seconds, &script.steady);
-    let has_level = steady.iter().any(|second| second.dials.level < 0.999);
+    let has_level = has_level(steady);
     let value = |second: &Second| {
-        if has_level { second.dials.level } else { f64::from(total(&second.admitted)) }
+        if has_level { second.controls.level } else { f64::from(total(&second.admitted)) }
     };
     let settled = steady.iter().map(value).sum::<f64>() / steady.len().max(1) as f64;
     let trouble = within(seconds, &(script.onset.start..script.steady.end));
     let near = |second: &Second| (value(second) / settled.max(1e-9) - 1.0).abs() <= 0.1;
-    trouble.iter().position(near).map(|place| place as f64)
+    trouble.iter().position(near).map(|index| index as f64)
 }
 
-/// When every category was available again after the trouble, and how often one was not
-/// after that.
+/// Seconds until every category was available again after the overload, and how often requests
+/// were shed after that: the level fell, or without a level a category was unavailable.
 fn restored(seconds: &[Second], script: &Script) -> Option<(f64, f64)> {
     let after = within(seconds, &(script.relief?..seconds.len()));
     let available: Vec<bool> = after.windows(JUDGED).map(all_available).collect();
     let restored = available.iter().position(|available| *available)?;
     let later = available.get(restored..)?;
-    let again = later.windows(2).filter(|pair| pair[0] && !pair[1]).count();
+    let again = if has_level(within(seconds, &script.steady)) {
+        let levels = after.get(restored + 1..)?;
+        levels.windows(2).filter(|pair| pair[0].is_open() && !pair[1].is_open()).count()
+    } else {
+        later.windows(2).filter(|pair| pair[0] && !pair[1]).count()
+    };
     Some((restored as f64, again as f64))
 }
 
@@ -223,7 +249,7 @@ fn growth(seconds: &[Second], of: impl Fn(&Second) -> f64) -> f64 {
     if first > 0.0 { last / first - 1.0 } else { 0.0 }
 }
 
-/// Jain's index of the admitted shares, and how far they are from a coin's.
+/// Jain's index of the admitted shares, and their stickiness.
 fn fairness(shares: &[f64]) -> (f64, f64) {
     let count = shares.len().max(1) as f64;
     let squares: f64 = shares.iter().map(|share| share * share).sum();
@@ -244,12 +270,12 @@ fn score(record: &Record) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::overload::shield::Dials;
+    use crate::overload::shield::Controls;
 
     fn levels(levels: &[f64]) -> Vec<Second> {
-        let dials = |level: &f64| Dials { level: *level, limit: 10.0 };
+        let controls = |level: &f64| Controls { level: *level, limit: 10.0 };
         let mut record = Record::new();
-        levels.iter().for_each(|level| record.next_second(dials(level), false));
+        levels.iter().for_each(|level| record.next_second(controls(level), false));
         record.seconds
     }
 
@@ -276,7 +302,7 @@ mod tests {
     #[test]
     fn growth_compares_the_end_with_the_beginning() {
         let rising: Vec<f64> = (0..100).map(|second| 1.0 + f64::from(second) / 100.0).collect();
-        let grown = growth(&levels(&rising), |second| second.dials.level);
+        let grown = growth(&levels(&rising), |second| second.controls.level);
         assert!((grown - (1.945 / 1.045 - 1.0)).abs() < 1e-9, "{grown}");
     }
 }

@@ -1,8 +1,8 @@
-//! The columns of the tables: a name, a meaning, which way is better.
+//! The metrics of an episode: name, meaning, direction.
 
 use super::measures::Measures;
 
-/// Which way is better.
+/// Whether higher or lower values are better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
     /// More.
@@ -11,24 +11,26 @@ pub enum Better {
     Lower,
 }
 
-/// One number of an episode.
+/// A metric of an episode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Metric {
     /// Critical goodput in the first 30 s.
     CriticalOnset,
-    /// Critical goodput once settled.
+    /// Critical goodput in the steady part.
     CriticalSteady,
     /// All goodput, in capacities.
     Goodput,
-    /// All goodput of what could have been.
+    /// Everything answered in time in the whole episode, as a part of what the gate alone serves.
+    ServedOfGate,
+    /// All goodput as a part of the possible.
     OfOptimum,
     /// Median latency of critical requests, in ms.
     CriticalP50,
-    /// 99th percentile of them.
+    /// The 99th percentile.
     CriticalP99,
-    /// 99.9th percentile of them.
+    /// The 99.9th percentile.
     CriticalP999,
-    /// The 99th percentile beside that of an unloaded server.
+    /// The 99th percentile over that of an unloaded server.
     P99Ratio,
     /// Spread of the admitted rate, in capacities.
     Oscillation,
@@ -38,9 +40,9 @@ pub enum Metric {
     Reversals,
     /// Seconds until the level has settled.
     ShedAfter,
-    /// Seconds until everybody is served again.
+    /// Seconds until every category is served again.
     RestoredAfter,
-    /// Times somebody was not, after that.
+    /// How often it was shed again after that.
     ShedAgain,
     /// Share of seconds with critical refused and others admitted.
     Inversion,
@@ -54,24 +56,25 @@ pub enum Metric {
     LevelGrowth,
     /// Worker time spent on refusing.
     Refusing,
-    /// Jain's index over reading tenants.
+    /// Jain's index of the tenants' GET requests.
     Jain,
-    /// Stickiness over reading tenants.
+    /// Stickiness of the tenants' GET requests.
     Stickiness,
     /// Tasks that succeeded.
     Tasks,
     /// Tripwire's score.
     Score,
-    /// Requests made for each that was wanted.
+    /// Requests sent for each first attempt.
     Amplification,
 }
 
 impl Metric {
-    /// All of them.
-    pub const ALL: [Metric; 25] = [
+    /// All metrics.
+    pub const ALL: [Metric; 26] = [
         Metric::CriticalOnset,
         Metric::CriticalSteady,
         Metric::Goodput,
+        Metric::ServedOfGate,
         Metric::OfOptimum,
         Metric::CriticalP50,
         Metric::CriticalP99,
@@ -102,6 +105,7 @@ impl Metric {
             Metric::CriticalOnset => "critical_onset",
             Metric::CriticalSteady => "critical_steady",
             Metric::Goodput => "goodput",
+            Metric::ServedOfGate => "served_of_gate",
             Metric::OfOptimum => "of_optimum",
             Metric::CriticalP50 => "critical_p50_ms",
             Metric::CriticalP99 => "critical_p99_ms",
@@ -133,6 +137,7 @@ impl Metric {
             Metric::CriticalOnset
             | Metric::CriticalSteady
             | Metric::Goodput
+            | Metric::ServedOfGate
             | Metric::OfOptimum
             | Metric::Jain
             | Metric::Stickiness
@@ -147,6 +152,7 @@ impl Metric {
             Metric::CriticalOnset => measures.critical_onset,
             Metric::CriticalSteady => measures.critical_steady,
             Metric::Goodput => Some(measures.goodput),
+            Metric::ServedOfGate => measures.served_of_gate,
             Metric::OfOptimum => Some(measures.of_optimum),
             Metric::CriticalP50 => measures.critical_p50,
             Metric::CriticalP99 => measures.critical_p99,
@@ -173,17 +179,17 @@ impl Metric {
     }
 }
 
-/// A number over all seeds.
+/// A metric over all seeds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
-    /// The middle one.
+    /// The median.
     pub median: f64,
-    /// The worst one.
+    /// The worst value.
     pub worst: f64,
 }
 
 impl Spread {
-    /// Over all seeds for which the number means something; `None` when there is none.
+    /// Over the seeds for which the metric has a value; `None` when there is none.
     pub(crate) fn over(metric: Metric, seeds: &[Measures]) -> Option<Self> {
         let mut values: Vec<f64> = seeds.iter().filter_map(|seed| metric.of(seed)).collect();
         values.sort_by(f64::total_cmp);

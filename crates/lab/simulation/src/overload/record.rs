@@ -1,28 +1,28 @@
-//! What happened in an episode, second by second.
+//! The record of an episode, second by second.
 
 use super::load::{PerCategory, Request, TENANTS};
-use super::shield::Dials;
+use super::shield::Controls;
 use tidegate_overload::Category;
 
-/// One second of an episode. Each thing is counted when it happens.
+/// One second of an episode.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Second {
-    /// First attempts that came.
+    /// First attempts.
     pub(crate) offered: PerCategory<u32>,
     /// Requests that entered the server.
     pub(crate) admitted: PerCategory<u32>,
     pub(crate) refused: PerCategory<u32>,
-    /// Answered while the client listened.
+    /// Answers in time.
     pub(crate) good: PerCategory<u32>,
-    /// Answered when it no longer did.
+    /// Answers after the client's timeout.
     pub(crate) late: PerCategory<u32>,
     pub(crate) tasks_offered: u32,
     pub(crate) tasks_good: u32,
     pub(crate) retries: u32,
-    /// Of critical requests, from coming to the answer, in nanoseconds.
+    /// Latency of critical requests from arrival to answer, in nanoseconds.
     pub(crate) critical_p50: u64,
     pub(crate) critical_p99: u64,
-    pub(crate) dials: Dials,
+    pub(crate) controls: Controls,
 }
 
 impl Second {
@@ -38,8 +38,13 @@ impl Second {
             retries: 0,
             critical_p50: 0,
             critical_p99: 0,
-            dials: Dials { level: 1.0, limit: 0.0 },
+            controls: Controls { level: 1.0, limit: 0.0 },
         }
+    }
+
+    /// Whether the level admits everything at the end of the second.
+    pub(crate) const fn is_open(&self) -> bool {
+        self.controls.level >= 0.999
     }
 }
 
@@ -53,13 +58,13 @@ impl Tenants {
     }
 
     fn count(&mut self, request: &Request, column: usize) {
-        let place = request.category.rank() * TENANTS + usize::from(request.tenant);
-        if let Some(row) = self.0.get_mut(place) {
+        let index = request.category.rank() * TENANTS + usize::from(request.tenant);
+        if let Some(row) = self.0.get_mut(index) {
             row[column] += 1;
         }
     }
 
-    /// The admitted share of each tenant of a category that came at all.
+    /// The admitted share of each tenant that sent requests of a category.
     pub(crate) fn admitted_shares(&self, category: Category) -> Vec<f64> {
         let rows = self.0.iter().skip(category.rank() * TENANTS).take(TENANTS);
         let came = rows.filter(|row| row[0] > 0);
@@ -67,16 +72,16 @@ impl Tenants {
     }
 }
 
-/// All of an episode.
+/// The record of an episode.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Record {
     pub(crate) seconds: Vec<Second>,
     /// Latencies of critical requests in the steady part.
     pub(crate) critical: Latencies,
-    /// Latencies of good answers, all along.
+    /// Latencies of all answers in time.
     pub(crate) good: Latencies,
     pub(crate) tenants: Tenants,
-    /// Work spent on refusing in the steady part, in nanoseconds of one worker.
+    /// Worker time spent on refusals in the steady part, in nanoseconds.
     pub(crate) refusing: f64,
     current: Second,
     current_critical: Vec<u64>,
@@ -97,13 +102,13 @@ impl Record {
         }
     }
 
-    /// The second is over; the next one is in the steady part or not.
-    pub(crate) fn next_second(&mut self, dials: Dials, steady: bool) {
+    /// Ends a second. `steady` says whether the next one is in the steady part.
+    pub(crate) fn next_second(&mut self, controls: Controls, steady: bool) {
         self.current_critical.sort_unstable();
         self.current.critical_p50 = rank(&self.current_critical, 50);
         self.current.critical_p99 = rank(&self.current_critical, 99);
         self.current_critical.clear();
-        self.current.dials = dials;
+        self.current.controls = controls;
         self.seconds.push(std::mem::replace(&mut self.current, Second::new()));
         self.steady = steady;
     }
@@ -157,7 +162,7 @@ fn rank(sorted: &[u64], percent: usize) -> u64 {
     sorted.get(sorted.len() * percent / 100).copied().unwrap_or(0)
 }
 
-/// Latencies in classes a hundredth wide, so that any number of them takes the same room.
+/// A histogram of latencies with buckets about a hundredth wide, of constant size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Latencies {
     counts: Vec<u32>,
@@ -165,7 +170,7 @@ pub(crate) struct Latencies {
     sum: u64,
 }
 
-/// Classes within a doubling, as a power of two.
+/// Buckets within a doubling, as a power of two.
 const FINE_BITS: u32 = 6;
 
 impl Latencies {
@@ -174,11 +179,11 @@ impl Latencies {
     }
 
     pub(crate) fn add(&mut self, nanos: u64) {
-        let place = class(nanos);
-        if self.counts.len() <= place {
-            self.counts.resize(place + 1, 0);
+        let index = class(nanos);
+        if self.counts.len() <= index {
+            self.counts.resize(index + 1, 0);
         }
-        self.counts[place] += 1;
+        self.counts[index] += 1;
         self.count += 1;
         self.sum = self.sum.saturating_add(nanos);
     }
@@ -187,14 +192,14 @@ impl Latencies {
         self.sum as f64 / self.count.max(1) as f64
     }
 
-    /// What so many of a hundred stay below.
+    /// The percentile.
     pub(crate) fn percentile(&self, percent: f64) -> f64 {
         let wanted = percent / 100.0 * self.count as f64;
         let mut seen = 0.0;
-        for (place, count) in self.counts.iter().enumerate() {
+        for (index, count) in self.counts.iter().enumerate() {
             seen += f64::from(*count);
             if seen >= wanted && *count > 0 {
-                return middle(place);
+                return middle(index);
             }
         }
         0.0
@@ -203,22 +208,22 @@ impl Latencies {
 
 fn class(nanos: u64) -> usize {
     let high = 63 - (nanos | 1).leading_zeros();
-    let place = if high < FINE_BITS {
+    let index = if high < FINE_BITS {
         nanos
     } else {
         let fine = (nanos >> (high - FINE_BITS)) & ((1 << FINE_BITS) - 1);
         (u64::from(high - FINE_BITS + 1) << FINE_BITS) | fine
     };
-    usize::try_from(place).unwrap_or(usize::MAX)
+    usize::try_from(index).unwrap_or(usize::MAX)
 }
 
-fn middle(place: usize) -> f64 {
+fn middle(index: usize) -> f64 {
     let fine = 1_usize << FINE_BITS;
-    if place < fine {
-        return place as f64;
+    if index < fine {
+        return index as f64;
     }
-    let doublings = i32::try_from(place / fine - 1).unwrap_or(0);
-    let within = (place % fine) as f64 + 0.5;
+    let doublings = i32::try_from(index / fine - 1).unwrap_or(0);
+    let within = (index % fine) as f64 + 0.5;
     (fine as f64 + within) * 2_f64.powi(doublings)
 }
 

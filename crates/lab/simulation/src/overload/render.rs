@@ -1,4 +1,4 @@
-//! How a report is told: tables for people, JSON for programs, charts for both.
+//! Renders a report: tables, JSON and charts.
 
 mod chart;
 mod json;
@@ -18,22 +18,23 @@ use super::goals::Goal;
 use super::metric::{Better, Metric};
 use super::report::{Report, Round};
 
-/// How tables are written.
+/// The format of tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Columns in line, for a terminal.
+    /// Aligned columns for a terminal.
     Text,
-    /// For a document.
+    /// Markdown for a document.
     Markdown,
-    /// For a program.
+    /// JSON for a program.
     Json,
 }
 
 /// The columns of a round.
-const COLUMNS: [(Metric, &str); 12] = [
+const COLUMNS: [(Metric, &str); 13] = [
     (Metric::CriticalOnset, "critical, onset"),
     (Metric::CriticalSteady, "critical, steady"),
     (Metric::Goodput, "goodput / C"),
+    (Metric::ServedOfGate, "served / gate"),
     (Metric::CriticalP99, "critical p99, ms"),
     (Metric::Oscillation, "oscillation"),
     (Metric::Oscillation10s, "over 10 s"),
@@ -45,7 +46,7 @@ const COLUMNS: [(Metric, &str); 12] = [
     (Metric::Stickiness, "sticky"),
 ];
 
-/// Columns that only some scenarios have.
+/// Columns of some scenarios.
 const FURTHER: [(Metric, &str); 7] = [
     (Metric::LimitGrowth, "limit grows"),
     (Metric::LevelGrowth, "level grows"),
@@ -81,10 +82,10 @@ impl Report {
         }
     }
 
-    /// Writes tables, JSON and charts into a folder, and says which files these are.
+    /// Writes tables, JSON and charts into a folder, and returns their paths.
     ///
     /// # Errors
-    /// When the folder cannot be made or a file not written.
+    /// When the folder or a file cannot be written.
     pub fn write_to(&self, folder: &Path) -> io::Result<Vec<PathBuf>> {
         fs::create_dir_all(folder)?;
         let mut files = vec![
@@ -119,6 +120,7 @@ pub(crate) fn command(options: &Options) -> String {
     for (differs, word) in [
         (options.mix != usual.mix, format!("--mix {}", options.mix.name())),
         (options.factor != usual.factor, format!("--factor {}", options.factor)),
+        (options.after != usual.after, format!("--after {}", options.after)),
         (options.workers != usual.workers, format!("--workers {}", options.workers)),
         (options.discipline != usual.discipline, format!("--model {}", options.discipline.name())),
         (options.service != usual.service, format!("--service {}", options.service.name())),
@@ -150,7 +152,7 @@ fn heading(text: &str, format: Format) -> String {
 }
 
 fn render_round(round: &Round, format: Format) -> String {
-    let told = |metric: Metric| {
+    let has_values = |metric: Metric| {
         round.standings.iter().any(|standing| {
             standing
                 .spread(metric)
@@ -159,7 +161,7 @@ fn render_round(round: &Round, format: Format) -> String {
     };
     let further = FURTHER.iter().filter(|(metric, _)| belongs(round, *metric));
     let columns: Vec<(Metric, &str)> =
-        COLUMNS.iter().filter(|(metric, _)| told(*metric)).chain(further).copied().collect();
+        COLUMNS.iter().filter(|(metric, _)| has_values(*metric)).chain(further).copied().collect();
     let mut header = vec!["".to_owned()];
     header.extend(columns.iter().map(|(_, title)| (*title).to_owned()));
     let mut table = Table::new(header);
@@ -188,7 +190,7 @@ fn render_round(round: &Round, format: Format) -> String {
     text
 }
 
-/// Whether a further column says something in this scenario.
+/// Whether one of the [`FURTHER`] columns belongs to this scenario.
 fn belongs(round: &Round, metric: Metric) -> bool {
     use super::scenario::Scenario as S;
     match metric {
@@ -233,7 +235,7 @@ fn fleet_goals(fleet: &FleetFindings, format: Format) -> String {
     table.render(format)
 }
 
-/// A number with as many digits as it deserves.
+/// A number with three to four significant digits.
 pub(crate) fn number(number: f64) -> String {
     let size = number.abs();
     if !number.is_finite() {

@@ -1,4 +1,4 @@
-//! What a run found, ready to be shown.
+//! The results of a run.
 
 use std::ops::Range;
 
@@ -10,16 +10,16 @@ use super::metric::{Metric, Spread};
 use super::record::Second;
 use super::scenario::Scenario;
 
-/// All of a run.
+/// The results of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
-    /// How to make it again.
+    /// The command that repeats the run.
     pub command: String,
     /// One for each scenario.
     pub rounds: Vec<Round>,
-    /// What was to be reached, and what was.
+    /// The goals and the results.
     pub goals: Vec<Goal>,
-    /// What became of a fleet, if one was played.
+    /// The results of the fleet, if it was simulated.
     pub fleet: Option<FleetFindings>,
 }
 
@@ -30,10 +30,10 @@ impl Report {
     }
 }
 
-/// One scenario, all contenders.
+/// The results of one scenario.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Round {
-    /// What happened.
+    /// The scenario.
     pub scenario: Scenario,
     /// Requests a second that the server can serve.
     pub capacity: f64,
@@ -41,12 +41,12 @@ pub struct Round {
     pub overload: Vec<Range<usize>>,
     /// The highest load, in capacities.
     pub peak_load: f64,
-    /// How each did.
+    /// The result of each contender.
     pub standings: Vec<ContenderResult>,
 }
 
 impl Round {
-    /// How a contender did as published, if it took part.
+    /// The result of a contender with its published settings, if it took part.
     pub fn of(&self, contender: Contender) -> Option<&ContenderResult> {
         let published = |standing: &&ContenderResult| {
             standing.contender == contender && standing.tuned.is_none()
@@ -58,9 +58,9 @@ impl Round {
 /// One contender in one scenario, over all seeds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ContenderResult {
-    /// Who.
+    /// The contender.
     pub contender: Contender,
-    /// With which settings, when they are the best of a small grid and not the published ones.
+    /// The settings, when they are the best of a small grid instead of the published ones.
     pub tuned: Option<String>,
     pub(crate) seeds: Vec<Measures>,
     /// The first seed, second by second.
@@ -68,14 +68,9 @@ pub struct ContenderResult {
 }
 
 impl ContenderResult {
-    /// A number over all seeds; `None` when it means nothing here.
+    /// A metric over all seeds; `None` when it has no meaning in this scenario.
     pub fn spread(&self, metric: Metric) -> Option<Spread> {
         Spread::over(metric, &self.seeds)
-    }
-
-    /// The name in charts.
-    pub(crate) const fn title(&self) -> &'static str {
-        self.contender.title()
     }
 
     /// The name in tables.

@@ -1,15 +1,16 @@
-//! What happens to the server: loads, losses and habits of clients.
+//! Scenarios: the load, the lost workers and the behaviour of clients over time.
 
 use std::ops::Range;
 
-use super::clients::Habits;
+use super::clients::ClientBehaviour;
 use super::load::{PerCategory, ServiceTimes};
 use super::server::Discipline;
+use crate::time::SECOND;
 
-/// A story of load. The numbers are those of the evaluation plan.
+/// A scenario. The numbers are those of the evaluation plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scenario {
-    /// S1: half of capacity, `factor` times capacity, half again.
+    /// S1: half of capacity, `factor` times capacity, then `after`.
     Step,
     /// S2: 1.2 times capacity for a quarter of an hour.
     Drift,
@@ -38,7 +39,7 @@ pub enum Scenario {
 }
 
 impl Scenario {
-    /// All of them, in the order of the plan.
+    /// All scenarios, in the order of the plan.
     pub const ALL: [Scenario; 13] = [
         Scenario::Step,
         Scenario::Drift,
@@ -92,7 +93,7 @@ impl Scenario {
     }
 }
 
-/// What the traffic is made of.
+/// The shares of the categories in the traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mix {
     /// Critical 5 %, POST 15 %, GET 60 %, test 20 %.
@@ -104,7 +105,7 @@ pub enum Mix {
 }
 
 impl Mix {
-    /// All of them.
+    /// All mixes.
     pub const ALL: [Mix; 3] = [Mix::M1, Mix::M2, Mix::M3];
 
     /// The name on the command line.
@@ -130,7 +131,7 @@ impl Mix {
     }
 }
 
-/// A stretch of time in which nothing changes.
+/// A time of constant load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Phase {
     pub(crate) seconds: u64,
@@ -148,24 +149,29 @@ pub(crate) struct Script {
     pub(crate) workers: u32,
     pub(crate) discipline: Discipline,
     pub(crate) service: ServiceTimes,
-    pub(crate) habits: Habits,
+    pub(crate) behaviour: ClientBehaviour,
     pub(crate) noisy_share: f64,
     /// The rate allowed to each tenant, in capacities.
     pub(crate) tenant_rate: Option<f64>,
-    /// The first seconds of trouble.
+    /// The first seconds of the overload.
     pub(crate) onset: Range<usize>,
-    /// When things should have settled.
+    /// The seconds in which the shield should have settled.
     pub(crate) steady: Range<usize>,
-    /// When the trouble ends.
+    /// The second in which the overload ends.
     pub(crate) relief: Option<usize>,
 }
 
 impl Script {
+    /// Requests a second that all workers can serve.
+    pub(crate) fn capacity(&self) -> f64 {
+        f64::from(self.workers) * SECOND as f64 / self.service.mean() as f64
+    }
+
     /// The work that arrives in each phase, in parts of what the workers can do in it.
     pub(crate) fn loads(&self) -> impl Iterator<Item = f64> {
         self.phases.iter().map(|phase| {
             let capacity = f64::from(phase.workers) / f64::from(self.workers) / phase.slowdown;
-            phase.load.iter().sum::<f64>() * f64::from(self.habits.calls) / capacity
+            phase.load.iter().sum::<f64>() * f64::from(self.behaviour.calls) / capacity
         })
     }
 
@@ -184,12 +190,14 @@ impl Script {
     }
 }
 
-/// What a script is made from.
+/// The parameters of a script.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Setting {
     pub(crate) scenario: Scenario,
     pub(crate) mix: Mix,
     pub(crate) factor: f64,
+    /// What a step comes down to, in capacities; 0.5 in the plan.
+    pub(crate) after: f64,
     pub(crate) workers: u32,
     pub(crate) discipline: Discipline,
     pub(crate) service: ServiceTimes,
@@ -204,11 +212,15 @@ const AFTER: u64 = 240;
 impl Setting {
     pub(crate) fn script(&self) -> Script {
         match self.scenario {
-            Scenario::Step => self.step(Habits::PLAIN),
-            Scenario::Retries => {
-                self.step(Habits { attempts: 3, budget: Some(0.1), ..Habits::PLAIN })
+            Scenario::Step => self.step(ClientBehaviour::PLAIN),
+            Scenario::Retries => self.step(ClientBehaviour {
+                attempts: 3,
+                budget: Some(0.1),
+                ..ClientBehaviour::PLAIN
+            }),
+            Scenario::RetriesUnbounded => {
+                self.step(ClientBehaviour { attempts: 3, ..ClientBehaviour::PLAIN })
             }
-            Scenario::RetriesUnbounded => self.step(Habits { attempts: 3, ..Habits::PLAIN }),
             Scenario::Drift => self.plain(vec![self.phase(900, 1.2)], 0..30, 60..900, None),
             Scenario::FlapBait => {
                 let turns = (0..15).flat_map(|_| [self.phase(20, 0.8), self.phase(20, 1.5)]);
@@ -245,7 +257,7 @@ impl Setting {
             workers: self.workers,
             discipline: self.discipline,
             service: self.service,
-            habits: Habits::PLAIN,
+            behaviour: ClientBehaviour::PLAIN,
             noisy_share: 0.0,
             tenant_rate: None,
             onset,
@@ -254,18 +266,18 @@ impl Setting {
         }
     }
 
-    fn step(&self, habits: Habits) -> Script {
+    fn step(&self, behaviour: ClientBehaviour) -> Script {
         let overload = self.overload_seconds.max(3);
         let phases = vec![
             self.phase(BEFORE, 0.5),
             self.phase(overload, self.factor),
-            self.phase(AFTER, 0.5),
+            self.phase(AFTER, self.after),
         ];
         let (from, until) = (seconds(BEFORE), seconds(BEFORE + overload));
         // The last third: the slowest law needs two minutes of five to settle.
         let steady = seconds(BEFORE + overload * 2 / 3)..until;
         let onset = from..until.min(from + 30);
-        Script { habits, ..self.plain(phases, onset, steady, Some(until)) }
+        Script { behaviour, ..self.plain(phases, onset, steady, Some(until)) }
     }
 
     fn capacity_loss(&self) -> Script {
@@ -319,8 +331,8 @@ impl Setting {
             slowdown: 1.0,
         };
         let phases = vec![phase(30, 0.25), phase(210, self.factor / 10.0)];
-        let habits = Habits { calls: 2, ..Habits::PLAIN };
-        Script { habits, ..self.plain(phases, 30..60, 120..240, None) }
+        let behaviour = ClientBehaviour { calls: 2, ..ClientBehaviour::PLAIN };
+        Script { behaviour, ..self.plain(phases, 30..60, 120..240, None) }
     }
 }
 
@@ -337,6 +349,7 @@ mod tests {
             scenario,
             mix: Mix::M1,
             factor: 10.0,
+            after: 0.5,
             workers: 64,
             discipline: Discipline::Workers,
             service: ServiceTimes::Lognormal,

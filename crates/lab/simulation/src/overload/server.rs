@@ -1,9 +1,8 @@
-//! The server behind the shield: two ways of sharing its workers.
+//! The server behind the shield, with two ways to share its workers.
 //!
-//! Independent workers serve one request each, and what comes beyond waits in a
-//! line. Time sharing serves all at once, each the slower the more there are,
-//! with a penalty for switching. Refusing is work too: it is done by workers
-//! that are idle, and what these cannot do is taken from the ones that serve.
+//! Independent workers serve one request each, and further requests queue. Time sharing serves all
+//! requests at once, more slowly the more there are, with a penalty for switching. Refusals are
+//! work too: idle workers do it, and the rest is taken from busy ones.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -13,14 +12,14 @@ use super::draw::whole;
 /// How requests share the workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Discipline {
-    /// One worker, one request; the rest waits in line. The default.
+    /// Each worker serves one request, further requests queue. The default.
     Workers,
     /// All at once, slower by `1 + 0.1 × (n/c − 1)` beyond `n/c` for `n` above `c`.
     Sharing,
 }
 
 impl Discipline {
-    /// Both of them.
+    /// Both disciplines.
     pub const ALL: [Discipline; 2] = [Discipline::Workers, Discipline::Sharing];
 
     /// The name on the command line.
@@ -32,15 +31,15 @@ impl Discipline {
     }
 }
 
-/// What switching between requests costs: a tenth for each further full load of the workers.
+/// The cost of switching between requests: a tenth for each further request per worker.
 const CONTENTION: f64 = 0.1;
 
-/// Workers and what they are at.
+/// The workers and their requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Server {
     workers: u32,
     now: u64,
-    /// Work of refusing that nobody has done yet, in nanoseconds of one worker.
+    /// The work of refusals that is not done yet, in nanoseconds of one worker.
     debt: f64,
     debt_taken_max: f64,
     line: Line,
@@ -49,14 +48,15 @@ pub(crate) struct Server {
 #[derive(Clone, Debug)]
 enum Line {
     Workers {
-        /// When each is done, and who.
+        /// When each request is done, and its slot.
         serving: BinaryHeap<Reverse<(u64, u32)>>,
         waiting: VecDeque<(u32, u64)>,
     },
     Sharing {
-        /// How much work each request there all along has had done.
+        /// The work done on a request since the start of the episode.
         progress: f64,
-        /// At which progress each is done, as the bits of a positive number, and who.
+        /// The progress at which each request is done, as the bits of a positive number, and its
+        /// slot.
         serving: BinaryHeap<Reverse<(u64, u32)>>,
         next_at: u64,
     },
@@ -75,7 +75,7 @@ impl Server {
         Server { workers, now: 0, debt: 0.0, debt_taken_max: mean as f64, line }
     }
 
-    /// Requests inside, waiting or not.
+    /// Requests at the server, queued or served.
     pub(crate) fn inside(&self) -> usize {
         match &self.line {
             Line::Workers { serving, waiting } => serving.len() + waiting.len(),
@@ -83,13 +83,13 @@ impl Server {
         }
     }
 
-    /// Workers that have something to do.
+    /// Busy workers.
     pub(crate) fn busy(&self) -> u32 {
         let inside = u32::try_from(self.inside()).unwrap_or(u32::MAX);
         inside.min(self.workers)
     }
 
-    /// When the next request is done, unless something happens before.
+    /// When the next request is done, if nothing happens before.
     pub(crate) fn next_at(&self) -> u64 {
         match &self.line {
             Line::Workers { serving, .. } => {
@@ -99,7 +99,7 @@ impl Server {
         }
     }
 
-    /// Takes a request in, with so much work in nanoseconds.
+    /// Accepts a request with this work in nanoseconds.
     pub(crate) fn take(&mut self, now: u64, who: u32, work: u64) {
         self.advance(now);
         match &mut self.line {
@@ -112,7 +112,7 @@ impl Server {
         self.settle();
     }
 
-    /// The request that is done now, at the instant of `next_at`.
+    /// The request that is done at `next_at`.
     pub(crate) fn finish(&mut self, now: u64) -> Option<u32> {
         self.advance(now);
         let done = match &mut self.line {
@@ -122,7 +122,7 @@ impl Server {
         done.map(|Reverse((_, who))| who)
     }
 
-    /// Refusing somebody cost so much work.
+    /// Adds the work of a refusal.
     pub(crate) fn burden(&mut self, work: f64) {
         self.debt += work;
     }
@@ -144,7 +144,7 @@ impl Server {
         self.now = now;
     }
 
-    /// How fast each request inside advances when all share.
+    /// The speed of each request under time sharing.
     fn speed(&self) -> f64 {
         let load = self.inside() as f64 / f64::from(self.workers.max(1));
         if load <= 1.0 { 1.0 } else { 1.0 / load / (1.0 + CONTENTION * (load - 1.0)) }
@@ -162,7 +162,7 @@ impl Server {
         }
     }
 
-    /// Gives idle workers their next, or says anew when the next is done.
+    /// Gives idle workers their next request, or updates when the next request is done.
     fn settle(&mut self) {
         let workers = usize::try_from(self.workers).unwrap_or(usize::MAX);
         let speed = self.speed();

@@ -1,10 +1,8 @@
-//! What stands between the clients and the server, and answers for each request.
+//! Shields: the load shedders between the clients and the server.
 //!
-//! One file for each: ourselves, and the systems we compare ourselves with. The
-//! latter are written anew from what their sources and papers say, as small as
-//! they can be without another outcome. Each number in them names where it is
-//! from. They live in virtual time and draw from their own seed, so that a run
-//! repeats bit for bit.
+//! One file for Tidegate, and one for each system that it is compared with. Those are small ports
+//! of their sources and papers, and each number names its source. All run in virtual time and
+//! draw from their own seed, so a run repeats bit for bit.
 
 mod cinnamon;
 mod codel;
@@ -32,66 +30,66 @@ pub(crate) use tidegate::{Tidegate, TidegateSettings};
 use super::load::Request;
 use tidegate_overload::Category;
 
-/// Where a request was turned away. The later, the more it cost.
+/// The stage that refused a request. Later stages cost more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// By the system, before the program saw it.
+pub enum RefusalStage {
+    /// The operating system, before the program saw the request.
     Socket,
-    /// By one comparison with a published threshold.
+    /// One comparison with a published threshold.
     Threshold,
-    /// By a limit or a queue, after bookkeeping.
+    /// A limit or a queue, after bookkeeping.
     Gate,
-    /// By the handler, after routing, parsing and logging.
+    /// The handler, after routing, parsing and logging.
     Handler,
 }
 
-impl Place {
-    /// What it costs, as a share of the mean service time.
+impl RefusalStage {
+    /// The cost as a share of the mean service time.
     pub(crate) const fn cost(self) -> f64 {
         match self {
-            Place::Socket => 0.0,
-            Place::Threshold => 0.001,
-            Place::Gate => 0.005,
-            Place::Handler => 0.02,
+            RefusalStage::Socket => 0.0,
+            RefusalStage::Threshold => 0.001,
+            RefusalStage::Gate => 0.005,
+            RefusalStage::Handler => 0.02,
         }
     }
 }
 
-/// What a shield says to a request that has come.
+/// A shield's answer to an arriving request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Enter,
-    /// The shield keeps it, and lets it go in [`ReleasedRequests`] later.
+    /// The shield queues it, and returns it in [`ReleasedRequests`] later.
     Wait,
-    Refuse(Place),
+    Refuse(RefusalStage),
 }
 
-/// Requests that waited and no longer do.
+/// Requests that left the shield's queue.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReleasedRequests {
     pub(crate) entered: Vec<u32>,
-    pub(crate) refused: Vec<(u32, Place)>,
+    pub(crate) refused: Vec<(u32, RefusalStage)>,
 }
 
 /// A request that the server has answered.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Done {
+pub(crate) struct FinishedRequest {
     pub(crate) slot: u32,
     pub(crate) category: Category,
     /// From entering the server to its answer.
     pub(crate) took: u64,
-    /// Requests inside when it entered, itself included.
+    /// Requests at the server when it entered, including itself.
     pub(crate) inside: u32,
-    /// Its client had stopped listening.
+    /// Whether its client had timed out.
     pub(crate) late: bool,
 }
 
-/// What a shield shows of itself.
+/// The present control values of a shield.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Dials {
-    /// The share of the traffic that its slow loop lets pass; 1 without one.
+pub(crate) struct Controls {
+    /// The share of the traffic that its slow loop admits; 1 without one.
     pub(crate) level: f64,
-    /// How many it lets in at once.
+    /// Its limit on requests in flight.
     pub(crate) limit: f64,
 }
 
@@ -100,19 +98,18 @@ pub(crate) trait Shield {
     fn arrive(&mut self, now: u64, request: &Request, released: &mut ReleasedRequests) -> Answer;
 
     /// The server has answered a request that entered.
-    fn finished(&mut self, now: u64, done: &Done, released: &mut ReleasedRequests);
+    fn finished(&mut self, now: u64, done: &FinishedRequest, released: &mut ReleasedRequests);
 
-    /// When it wants to be woken at the latest.
+    /// When to call [`Shield::wake`].
     fn wake_at(&self) -> u64;
 
     fn wake(&mut self, now: u64, released: &mut ReleasedRequests);
 
-    fn dials(&self) -> Dials;
+    fn controls(&self) -> Controls;
 }
 
-/// What the system holds in its sockets for a program that takes everything.
-/// Clients beyond it are turned away. It keeps the run without protection finite;
-/// at the usual capacity it is 20 s of work, forty times what a client waits.
+/// How many requests the sockets of an unprotected program hold; more are refused. At the usual
+/// capacity they are 20 s of work, forty times the timeout of a client.
 pub(crate) const SOCKETS_MAX: usize = 65_536;
 
 #[cfg(test)]
@@ -164,7 +161,8 @@ pub(crate) mod bench {
 
         pub(crate) fn finish(&mut self, category: Category, took: u64) -> ReleasedRequests {
             let mut released = ReleasedRequests::default();
-            let done = Done { slot: 0, category, took, inside: self.inside, late: false };
+            let done =
+                FinishedRequest { slot: 0, category, took, inside: self.inside, late: false };
             self.inside = self.inside.saturating_sub(1);
             self.shield.finished(self.now, &done, &mut released);
             self.inside += u32::try_from(released.entered.len()).unwrap();

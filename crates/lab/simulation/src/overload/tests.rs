@@ -16,6 +16,8 @@ fn tiny() -> Options {
     Options { workers: 4, overload_seconds: 10, seeds: 1, ..small(&Contender::ALL) }
 }
 
+const OURS: [Contender; 2] = [Contender::Tidegate, Contender::GateOnly];
+
 fn standing(report: &Report, contender: Contender) -> &ContenderResult {
     report.rounds.first().and_then(|round| round.of(contender)).expect("it took part")
 }
@@ -34,10 +36,25 @@ fn critical_requests_are_served_at_ten_times_capacity() {
     assert!(worst(&report, Metric::Goodput) >= 0.91);
     assert!(worst(&report, Metric::P99Ratio) <= 1.5);
     assert!(worst(&report, Metric::Reversals) <= 1.0);
-    assert!(worst(&report, Metric::RestoredAfter) <= 180.0);
+    assert!(worst(&report, Metric::RestoredAfter) <= 10.0);
     let unprotected = standing(&report, Contender::Unprotected);
     let critical = unprotected.spread(Metric::CriticalSteady).expect("critical ones came");
     assert!(critical.median < 0.05, "it collapses without protection");
+}
+
+#[test]
+fn everything_is_admitted_within_ten_seconds_after_each_step_down_and_nothing_is_shed_again() {
+    for after in [0.9, 0.5, 0.1] {
+        let options =
+            Options { workers: 32, overload_seconds: 30, seeds: 1, after, ..small(&OURS) };
+        let report = run(&options, &quiet);
+        let seconds = &standing(&report, Contender::Tidegate).seconds;
+        let end = 60 + 30;
+        assert!(!seconds[end - 1].is_open(), "the shedder sheds in the overload");
+        assert!(seconds[end + 10..].iter().all(Second::is_open), "down to {after}");
+        assert_eq!(worst(&report, Metric::ShedAgain), 0.0, "down to {after}");
+        assert!(worst(&report, Metric::ServedOfGate) >= 0.999, "down to {after}");
+    }
 }
 
 #[test]
@@ -88,6 +105,7 @@ fn a_report_is_told_as_text_as_markdown_and_in_charts() {
         assert_eq!(svg.matches("<g class=\"data\">").count(), 2, "a panel for each");
         assert_eq!(svg.matches("<path class=\"reference\"").count(), 3, "ours, and the legend");
         assert_eq!(svg.matches("<rect class=\"overload\"").count(), 2, "each shades the overload");
+        assert!(svg.contains("Sheds low categories at a threshold"), "a sentence about ours");
         assert!(!svg.contains("NaN") && !svg.contains("inf"));
     }
 }

@@ -170,7 +170,7 @@ fn a_full_board_takes_no_more_nodes_and_keeps_those_it_has() {
     let mut board = Board::new(FleetSettings::default(), START);
     let report = |node| Report { node, capacity: 1, ..Report::default() };
     for node in 0..NODES_MAX as u64 {
-        let row = Row {
+        let row = NodeRow {
             capacity: 1,
             in_flight: 0,
             demand: 0,

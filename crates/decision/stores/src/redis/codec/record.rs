@@ -5,7 +5,7 @@ use tidegate_redis_link::{ScriptBody, put_number};
 
 use super::request::ScriptVerb;
 use crate::batch::{Check, Role};
-use crate::redis::rounded_limit::{COUNT_MAX, MICRO, rounded_lease};
+use crate::redis::rounded_limit::{COUNT_MAX, MICRO, rounded_period};
 
 /// Ticks of 2⁻¹⁴ ns in a second.
 const SECOND_TICKS: u128 = 1_000_000_000 << FINEST;
@@ -43,64 +43,53 @@ pub(super) fn put_check(
     let leased = if lease.is_some() { LEASED } else { 0 };
     body.extend_from_slice(&[kind, role(check.role) + counts + leased]);
     let params = CheckParams { verb, cost, soft: limit.soft().is_some() };
-    match (hard, wide) {
-        (Algorithm::TokenBucket(hard), Algorithm::TokenBucket(wide)) => {
-            put_bucket(body, params, hard.terms(), wide.terms());
+    // For a soft limit the room without its allowance follows: its value at a cost of zero, and its bytes.
+    let hard_room = match wide {
+        Algorithm::TokenBucket(_) | Algorithm::LeakyBucket(_) => {
+            if let (Some(hard), Some(wide)) = (hard.bucket_terms(), wide.bucket_terms()) {
+                put_bucket(body, params, hard, wide);
+            }
+            None
         }
-        (Algorithm::LeakyBucket(hard), Algorithm::LeakyBucket(wide)) => {
-            put_bucket(body, params, hard.terms(), wide.terms());
-        }
-        (Algorithm::FixedWindow(hard), Algorithm::FixedWindow(wide)) => {
+        Algorithm::FixedWindow(wide) => {
             put_window(body, wide.window(), expected);
-            let at_zero = |limit: u64| {
-                if wide.counts_refused() {
-                    limit.saturating_add(1).min(COUNT_MAX + 1)
-                } else {
-                    ALWAYS
-                }
-            };
+            let counted = |limit: u64| limit.saturating_add(1).min(COUNT_MAX + 1);
+            let at_zero = |limit| if wide.counts_refused() { counted(limit) } else { ALWAYS };
             put_number(body, params.room(wide.limit(), at_zero(wide.limit())), 7);
             put_number(body, cost, 7);
-            if params.soft {
-                put_number(body, params.room(hard.limit(), at_zero(hard.limit())), 7);
-            }
+            Some((at_zero(hard.quota()), 7))
         }
-        (Algorithm::SlidingWindow(hard), Algorithm::SlidingWindow(wide)) => {
+        Algorithm::SlidingWindow(wide) => {
             put_number(body, wide.slice().get() / MICRO, 7);
             put_number(body, lag(wide.period()), 3);
             put_number(body, u64::from(wide.slices()), 1);
             put_number(body, params.room(wide.limit(), ALWAYS), 7);
             put_number(body, cost, 7);
-            if params.soft {
-                put_number(body, params.room(hard.limit(), ALWAYS), 7);
-            }
+            Some((ALWAYS, 7))
         }
-        (Algorithm::SlidingLog(hard), Algorithm::SlidingLog(wide)) => {
+        Algorithm::SlidingLog(wide) => {
             put_number(body, wide.period().as_nanos() / MICRO, 7);
             put_number(body, lag(wide.period()), 3);
             put_number(body, wide.limit(), 4);
             put_number(body, params.room(wide.limit(), ALWAYS_SHORT), 4);
             put_number(body, cost, 7);
-            put_number(body, spare(hard.limit(), key_cost), 4);
-            if params.soft {
-                put_number(body, params.room(hard.limit(), ALWAYS_SHORT), 4);
-            }
+            put_number(body, spare(hard.quota(), key_cost), 4);
+            Some((ALWAYS_SHORT, 4))
         }
-        (Algorithm::Concurrency(hard), Algorithm::Concurrency(wide)) => {
+        Algorithm::Concurrency(wide) => {
             put_number(body, wide.time_to_live().as_nanos() / MICRO, 7);
             put_number(body, params.room(wide.limit(), ALWAYS_SHORT), 4);
             put_number(body, cost, 7);
-            put_number(body, spare(hard.limit(), key_cost), 4);
+            put_number(body, spare(hard.quota(), key_cost), 4);
             put_number(body, check.holder.0, 8);
             if let Some(lease) = lease {
                 put_number(body, lease.as_nanos() / MICRO, 7);
             }
-            if params.soft {
-                put_number(body, params.room(hard.limit(), ALWAYS_SHORT), 4);
-            }
+            Some((ALWAYS_SHORT, 4))
         }
-        // A soft limit's wider limit has the same algorithm.
-        _ => {}
+    };
+    if let (true, Some((at_zero, bytes))) = (params.soft, hard_room) {
+        put_number(body, params.room(hard.quota(), at_zero), bytes);
     }
     if let Some(soft) = limit.soft() {
         put_number(body, soft.lasting.as_nanos() / MICRO, 7);
@@ -133,16 +122,14 @@ impl CheckParams {
 
 /// The cost of a check; a leaky bucket refunds nothing.
 pub(super) fn cost_of(verb: ScriptVerb, check: &Check<'_>, algorithm: &Algorithm) -> u64 {
-    match (verb, algorithm) {
-        (ScriptVerb::Refund, Algorithm::LeakyBucket(_)) => 0,
-        _ => check.cost.min(COUNT_MAX),
-    }
+    let is_kept = verb == ScriptVerb::Refund && !algorithm.is_refundable();
+    if is_kept { 0 } else { check.cost.min(COUNT_MAX) }
 }
 
 /// The lease of slots, if it is shorter than their time to live.
 fn lease_of(check: &Check<'_>, algorithm: &Algorithm) -> Option<Period> {
-    let Algorithm::Concurrency(slots) = algorithm else { return None };
-    check.tenure.lease().map(rounded_lease).filter(|lease| *lease < slots.time_to_live())
+    let time_to_live = algorithm.slot_time_to_live()?;
+    check.tenure.lease().map(rounded_period).filter(|lease| *lease < time_to_live)
 }
 
 fn put_bucket(body: &mut ScriptBody, params: CheckParams, hard: BucketTerms, wide: BucketTerms) {

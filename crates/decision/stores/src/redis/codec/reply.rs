@@ -1,7 +1,7 @@
 //! Decodes the script's replies. Malformed ones are rejected.
 
 use tidegate_algorithms::{
-    Algorithm, Holder, Limit, LogState, SlotsState, SoftState, State, Timestamp,
+    Algorithm, Allowance, Holder, Limit, LogState, SlotsState, SoftState, State, Timestamp,
 };
 use tidegate_redis_link::NumberReader;
 
@@ -73,7 +73,7 @@ struct ListSummary<'a> {
     total: u64,
     /// The instant of the newest entry.
     last: Timestamp,
-    allowance: Option<(Timestamp, Timestamp)>,
+    allowance: Option<Allowance>,
     /// The oldest entries, as many as were needed.
     leading: NumberReader<'a>,
 }
@@ -98,7 +98,7 @@ impl<'a> ListSummary<'a> {
         if limit.soft().is_none() {
             return Some(inner);
         }
-        Some(State::Soft(Box::new(SoftState::from_parts(inner, self.allowance))))
+        Some(State::Soft(Box::new(SoftState { inner, allowance: self.allowance })))
     }
 
     fn log(mut self) -> Option<LogState> {

@@ -1,9 +1,10 @@
 //! The checks of a request as one script call.
 
-use tidegate_algorithms::{Limit, Timestamp};
+use tidegate_algorithms::{Limit, State, Timestamp};
 use tidegate_redis_link::{ScriptBody, ScriptCall, put_number};
 
 use super::record::put_check;
+use super::state::encode;
 use crate::batch::{Batch, Charge, Check, Verb};
 use crate::redis::key;
 
@@ -58,6 +59,14 @@ pub(in crate::redis) struct SettledState {
     pub(in crate::redis) becomes: Vec<u8>,
     /// How many seconds it must be kept.
     pub(in crate::redis) lives: u64,
+}
+
+impl SettledState {
+    /// The state that replaces the bytes `was`, settled at `now`.
+    pub(in crate::redis) fn new(index: usize, was: &[u8], state: &State, now: Timestamp) -> Self {
+        let lives = state.idle_at().since(now).as_secs_ceil();
+        SettledState { index, was: was.to_vec(), becomes: encode(state), lives }
+    }
 }
 
 /// The most settled states in one call; the next call carries the rest.

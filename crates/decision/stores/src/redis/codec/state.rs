@@ -4,7 +4,7 @@
 //! states begin with a letter. Sliding logs and slots are sorted sets, and have no string.
 
 use tidegate_algorithms::{
-    BucketState, Nanos, SlicesState, SoftState, State, Timestamp, WindowState,
+    Allowance, BucketState, Nanos, SlicesState, SoftState, State, Timestamp, WindowState,
 };
 use tidegate_redis_link::{NumberReader, ScriptBody, put_number};
 
@@ -57,12 +57,11 @@ fn write(body: &mut ScriptBody, state: &State) {
             counts.iter().for_each(|count| put_number(body, (*count).min(COUNT_MAX), width));
         }
         State::Soft(soft) => {
-            let (inner, allowance) = soft.to_parts();
+            let Allowance { closes, rests_until } = soft.allowance.unwrap_or_default();
             body.push(SOFT);
-            let (closes, rests) = allowance.unwrap_or_default();
             put_number(body, micros(closes), 7);
-            put_number(body, micros(rests), 7);
-            write(body, inner);
+            put_number(body, micros(rests_until), 7);
+            write(body, &soft.inner);
         }
     }
 }
@@ -77,7 +76,7 @@ pub(in crate::redis) fn decode(raw: &[u8]) -> State {
         return State::Unused;
     };
     let inner = decode_hard(reader.rest()).unwrap_or_default();
-    State::Soft(Box::new(SoftState::from_parts(inner, allowance(closes, rests))))
+    State::Soft(Box::new(SoftState { inner, allowance: allowance(closes, rests) }))
 }
 
 fn decode_hard(raw: &[u8]) -> Option<State> {
@@ -117,9 +116,9 @@ fn bucket(raw: &[u8]) -> Option<State> {
     Some(State::Bucket(BucketState::from_parts(Timestamp::from_nanos(nanos), part)))
 }
 
-/// When an allowance closes, and when it may open again; zero means none.
-pub(super) fn allowance(closes: u64, rests: u64) -> Option<(Timestamp, Timestamp)> {
-    (closes > 0).then(|| (instant(closes), instant(rests)))
+/// The allowance that closes and has rested after so many microseconds; zero means none.
+pub(super) fn allowance(closes: u64, rests: u64) -> Option<Allowance> {
+    (closes > 0).then(|| Allowance { closes: instant(closes), rests_until: instant(rests) })
 }
 
 /// The instant this many microseconds after the epoch.
@@ -159,9 +158,9 @@ mod tests {
             allowance in prop::option::of((1..1_u64 << 50, 1..1_u64 << 50)),
             soft in any::<bool>(),
         ) {
-            let allowance = allowance.map(|(closes, rests)| (instant(closes), instant(rests)));
+            let allowance = allowance.and_then(|(closes, rests)| super::allowance(closes, rests));
             let state = if soft {
-                State::Soft(Box::new(SoftState::from_parts(state, allowance)))
+                State::Soft(Box::new(SoftState { inner: state, allowance }))
             } else {
                 state
             };

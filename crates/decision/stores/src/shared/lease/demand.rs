@@ -10,8 +10,7 @@ use tidegate_algorithms::Nanos;
 
 /// Fractions in a unit.
 const PARTS: u64 = 1_024;
-/// The last so many slices say how much the next one should be. LowerCounts are not
-/// enough of random arrivals to judge by.
+/// The estimate averages over about this many slices: random arrivals in fewer vary too much.
 const AVERAGED_SLICES: u128 = 4;
 /// The shortest time that the estimate uses.
 const PERIOD_MIN: Nanos = Nanos::from_millis(1);

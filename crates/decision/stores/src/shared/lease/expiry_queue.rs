@@ -1,67 +1,47 @@
 //! Keys by the time at which their last slice needs a successor.
 //!
-//! A key that is used a few times per slice may not be used just before the slice expires. Without this queue no request
-//! would notice in time, and the next one would wait for the remote. Each key is queued once.
+//! A key that is used a few times per slice may not be used just before the slice expires. Without this queue no
+//! request would notice in time, and the next one would wait for the remote. Each key is queued once.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use parking_lot::Mutex;
 use tidegate_algorithms::Timestamp;
 
 use crate::fingerprint::Fingerprint;
 
-/// Keys by the time at which to check them. Keys that were renewed in one batch share it.
+/// Keys by the time at which to check them.
 #[derive(Debug)]
 pub(super) struct ExpiryQueue {
-    queued: Mutex<QueuedKeys>,
+    keys: Mutex<BTreeSet<(Timestamp, Fingerprint)>>,
     keys_max: usize,
-}
-
-#[derive(Debug, Default)]
-struct QueuedKeys {
-    keys: BTreeMap<Timestamp, Vec<Fingerprint>>,
-    count: usize,
 }
 
 impl ExpiryQueue {
     /// A queue of at most `keys_max` keys.
     pub(super) fn new(keys_max: usize) -> Self {
-        ExpiryQueue { queued: Mutex::default(), keys_max }
+        ExpiryQueue { keys: Mutex::default(), keys_max }
     }
 
     /// Queues a key; returns false if the queue is full. The caller ensures that a key is queued only once.
     pub(super) fn push(&self, key: Fingerprint, at: Timestamp) -> bool {
-        let mut queued = self.queued.lock();
-        let fits = queued.count < self.keys_max;
-        if fits {
-            queued.count += 1;
-            queued.keys.entry(at).or_default().push(key);
-        }
-        fits
+        let mut keys = self.keys.lock();
+        keys.len() < self.keys_max && keys.insert((at, key))
     }
 
     /// Takes the keys whose time has come, at most `keys_max`.
     pub(super) fn due(&self, keys_max: usize, now: Timestamp) -> Vec<Fingerprint> {
-        let mut queued = self.queued.lock();
+        let mut keys = self.keys.lock();
         let mut due = Vec::new();
-        while let Some(mut first) = queued.keys.first_entry() {
-            if *first.key() > now || due.len() >= keys_max {
-                break;
-            }
-            let keys = first.get_mut();
-            let rest = keys.len().saturating_sub(keys_max - due.len());
-            due.extend(keys.drain(rest..));
-            if keys.is_empty() {
-                first.remove();
-            }
+        while due.len() < keys_max && keys.first().is_some_and(|(at, _)| *at <= now) {
+            due.extend(keys.pop_first().map(|(_, key)| key));
         }
-        queued.count = queued.count.saturating_sub(due.len());
         due
     }
 
     /// Removes all keys: the clock was set back.
     pub(super) fn clear(&self) {
-        *self.queued.lock() = QueuedKeys::default();
+        self.keys.lock().clear();
     }
 }
 
@@ -79,8 +59,10 @@ mod tests {
         }
         assert!(!queue.push(key(5), Timestamp::EPOCH), "the queue is full");
         assert_eq!(queue.due(9, Timestamp::EPOCH), []);
-        assert_eq!(queue.due(2, Timestamp::from_secs(3)), [key(1), key(2)]);
-        assert_eq!(queue.due(2, Timestamp::from_secs(3)), [key(3)]);
+        let mut same_time = [key(2), key(3)];
+        same_time.sort_unstable();
+        assert_eq!(queue.due(2, Timestamp::from_secs(3)), [key(1), same_time[0]]);
+        assert_eq!(queue.due(2, Timestamp::from_secs(3)), [same_time[1]]);
         assert!(queue.push(key(5), Timestamp::from_secs(4)));
         queue.clear();
         assert_eq!(queue.due(2, Timestamp::from_secs(9)), []);

@@ -5,6 +5,7 @@
 use tidegate_algorithms::{Algorithm, Decision, Limit, Nanos, Outcome, Retry, Timestamp};
 
 use super::super::lease_terms::{LeaseTerms, ReturnRule};
+use super::super::transfer::Transfer;
 use super::demand::{Demand, Usage};
 use super::slices::{CLOCK_SLACK, Slice, Slices};
 use crate::batch::Key;
@@ -90,6 +91,12 @@ impl KeyLease {
             is_queued: false,
             era,
         }
+    }
+
+    /// The transfer of some units at the tightened limit; `None` of zero units.
+    pub(crate) fn transfer(&self, units: u64) -> Option<Transfer> {
+        let transfer = || Transfer { key: self.key, limit: self.terms.tightened.clone(), units };
+        (units > 0).then(transfer)
     }
 
     /// All units.
@@ -222,8 +229,8 @@ impl KeyLease {
         }
     }
 
-    /// How long not to call again, if nothing remains at the remote. The node that took the last unit of a bucket leaves
-    /// the next ones to the other nodes.
+    /// How long not to call again, if nothing remains at the remote. The node that took the last unit of a bucket
+    /// leaves the next ones to the other nodes.
     fn pause(&self, decision: &Decision, nodes: u64) -> Option<Nanos> {
         let Algorithm::TokenBucket(bucket) = self.terms.tightened.algorithm() else {
             return match decision.retry {
@@ -302,27 +309,14 @@ impl KeyLease {
 
     /// The refusal of a cost that cannot be paid.
     pub(crate) fn refusal(&self, cost: u64, now: Timestamp) -> Decision {
-        let have = self.units();
-        Decision {
-            outcome: Outcome::Refused,
-            retry: self.retry(cost, cost.saturating_sub(have), now),
-            taken: 0,
-            ..self.admission(0, now)
-        }
+        let retry = self.retry(cost, cost.saturating_sub(self.units()), now);
+        Decision { outcome: Outcome::Refused, retry, ..self.admission(0, now) }
     }
 
     fn admission(&self, cost: u64, now: Timestamp) -> Decision {
         let limit = self.terms.tightened.algorithm().capacity();
-        Decision {
-            outcome: Outcome::Admitted,
-            limit,
-            remaining: self.units().saturating_add(self.left).min(limit),
-            taken: cost,
-            retry: Retry::Now,
-            reset_after: self.resets.since(now),
-            delay: Nanos::ZERO,
-            soft: false,
-        }
+        let remaining = self.units().saturating_add(self.left).min(limit);
+        Decision::admitted(limit, cost, remaining, self.resets.since(now))
     }
 
     /// About when the remote can grant the missing units.

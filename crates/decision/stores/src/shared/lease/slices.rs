@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_to_die_is_spent_first_whatever_came_first() {
+    fn the_slice_that_expires_first_is_spent_first() {
         let mut slices = of(&[(10, 50), (10, 0), (10, 20)]);
         assert_eq!(slices.spend(12, at(60)), at(100));
         assert_eq!(slices.drop_expired(at(100)), 0, "the first one is used up");
@@ -199,15 +199,15 @@ mod tests {
     }
 
     #[test]
-    fn the_two_that_end_closest_become_one_that_ends_first() {
+    fn the_two_slices_that_expire_closest_are_merged_with_the_earlier_expiry() {
         let mut slices = of(&[(1, 0), (2, 30), (4, 35), (8, 60), (16, 90)]);
         assert_eq!(slices.units(), 31);
-        assert_eq!(slices.drop_expired(at(130)), 1 + 2 + 4, "none lives longer for it");
+        assert_eq!(slices.drop_expired(at(130)), 1 + 2 + 4, "no unit lives longer");
         assert_eq!(slices.drop_expired(at(160)), 8);
     }
 
     #[test]
-    fn units_are_put_back_where_they_live_no_longer() {
+    fn units_are_put_back_into_a_slice_that_expires_no_later() {
         let mut slices = of(&[(2, 0), (5, 60)]);
         let expires = slices.spend(2, at(70));
         assert!(slices.put_back(2, expires));
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_of_a_window_lives_on_with_what_was_taken_later_in_it() {
+    fn unused_units_of_a_window_live_as_long_as_its_newest_slice() {
         let mut slices = of(&[(2, 0), (5, 60)]);
         let mut next = Slice { resets: at(1_001), ..slice(1, 90) };
         slices.renew(&mut next, Nanos::from_millis(125));
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn places_of_used_slices_are_taken_again() {
+    fn a_new_slice_replaces_a_used_one() {
         let mut slices = of(&[(1, 0), (1, 10), (1, 20), (1, 30)]);
         slices.spend(2, at(40));
         slices.add(slice(1, 40));

@@ -46,6 +46,17 @@ impl KeySet {
         Ok(KeySet(keys))
     }
 
+    /// Whether there is no key.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether a token's key id is that of no key.
+    pub(super) fn lacks(&self, header: &Header) -> bool {
+        let has = |id: &String| self.0.iter().any(|key| key.id.as_ref() == Some(id));
+        header.kid.as_ref().is_some_and(|id| !has(id))
+    }
+
     /// Whether one of the keys verifies the signature. A token with a key id is verified by the key with that id, and
     /// by keys without an id.
     pub(super) fn verify(&self, header: &Header, message: &str, signature: &str) -> bool {

@@ -1,4 +1,4 @@
-//! Calls with bytes for a message: a client that does not care whether they are one.
+//! gRPC calls whose message is any bytes.
 
 use bytes::{Buf, BufMut, Bytes};
 use http::uri::PathAndQuery;
@@ -8,34 +8,34 @@ use tonic::{Request, Status};
 
 const METHOD: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
-/// Sends bytes as a message; gives how the call ended.
+/// Sends bytes as a message and returns the status of the call.
 pub(crate) async fn call_with(channel: Channel, message: Bytes) -> Result<(), Status> {
     let mut client = tonic::client::Grpc::new(channel);
     client.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
     let path = PathAndQuery::from_static(METHOD);
-    client.unary(Request::new(message), path, AsIs).await.map(|_| ())
+    client.unary(Request::new(message), path, RawCodec).await.map(|_| ())
 }
 
-/// Bytes out, nothing in.
+/// Sends bytes, and ignores answers.
 #[derive(Clone, Copy, Debug)]
-struct AsIs;
+struct RawCodec;
 
-impl Codec for AsIs {
+impl Codec for RawCodec {
     type Encode = Bytes;
     type Decode = ();
-    type Encoder = AsIs;
-    type Decoder = AsIs;
+    type Encoder = RawCodec;
+    type Decoder = RawCodec;
 
-    fn encoder(&mut self) -> AsIs {
-        AsIs
+    fn encoder(&mut self) -> RawCodec {
+        RawCodec
     }
 
-    fn decoder(&mut self) -> AsIs {
-        AsIs
+    fn decoder(&mut self) -> RawCodec {
+        RawCodec
     }
 }
 
-impl Encoder for AsIs {
+impl Encoder for RawCodec {
     type Item = Bytes;
     type Error = Status;
 
@@ -45,7 +45,7 @@ impl Encoder for AsIs {
     }
 }
 
-impl Decoder for AsIs {
+impl Decoder for RawCodec {
     type Item = ();
     type Error = Status;
 

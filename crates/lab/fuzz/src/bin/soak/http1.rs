@@ -1,4 +1,4 @@
-//! The little of HTTP/1.1 that a client of the service needs.
+//! A small HTTP/1.1 client.
 
 use std::io;
 
@@ -11,7 +11,7 @@ const ANSWER_BYTES_MAX: usize = 4 << 20;
 /// The most lines of an answer's head.
 const HEAD_LINES_MAX: usize = 100;
 
-/// A connection that is used again and again.
+/// A kept connection.
 #[derive(Debug)]
 pub(crate) struct Client {
     stream: BufStream<TcpStream>,

@@ -1,4 +1,4 @@
-//! Good requests: single checks, batches of keys that were never seen, calls.
+//! Valid requests: single checks, batches of new keys, gRPC calls.
 
 use std::io;
 use std::rc::Rc;
@@ -23,10 +23,10 @@ const CHANNELS: usize = 2;
 /// Requests in a batch, each with a new key.
 const BATCH: u64 = 100;
 
-/// Between two batches of one task, so that batches do not crowd out the rest.
+/// The pause between two batches, which leaves room for other requests.
 const BATCH_PAUSE: Duration = Duration::from_millis(5);
 
-/// Keys that come again and again, so that there are refusals too.
+/// Keys that repeat, so that some requests are refused.
 const HOT_KEYS: u64 = 10;
 
 pub(crate) fn start(doors: &Doors, tally: &Rc<Tally>) -> Vec<JoinHandle<()>> {

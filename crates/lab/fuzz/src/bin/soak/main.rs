@@ -1,16 +1,14 @@
-//! A soak of the real service: load, new keys, reloads and bad input, for
-//! minutes, while its memory is watched.
+//! A soak test of the real service: load, new keys, reloads and bad input for minutes, while its
+//! memory is watched.
 //!
-//! What fails the run: an answer that says the server failed, a good request
-//! that is not answered, rules that do not arrive, memory that grows after the
-//! warm-up, a process that dies, and one that does not stop when it is told to.
-//! The load is made in the same thread as the watching; how fast it is does not
-//! matter here, `make bench` measures that. Only this machine is talked to.
+//! The run fails on a server error, a valid request without an answer, rules that are not loaded,
+//! memory that grows after the warm-up, a process that dies, and one that does not stop. One thread
+//! sends the load and watches: `make bench` measures speed.
 
+mod bad_input;
 mod grpc;
 mod http1;
 mod load;
-mod mischief;
 mod process;
 mod reload;
 mod tally;
@@ -76,16 +74,15 @@ async fn soak(arguments: &SoakArguments) -> Result<String, SoakFailure> {
     println!("process {}, HTTP {}, gRPC {}", served.id(), doors.http, doors.grpc);
 
     let mut tasks = load::start(&doors, &tally);
-    tasks.extend(mischief::start(&doors, &tally));
+    tasks.extend(bad_input::start(&doors, &tally));
     tasks.push(reload::start(&doors, served.rules_path(), &tally));
     let watched = watch::watch(&mut served, &tally, Duration::from_secs(arguments.seconds)).await;
     for task in &tasks {
         task.abort();
     }
     let watched = watched?;
-    // Connections that are half a request stay open meanwhile: they must not
-    // keep the process from ending.
-    let lingering = mischief::half_requests(&doors).await;
+    // Connections with half a request stay open: they must not keep the process from ending.
+    let lingering = bad_input::half_requests(&doors).await;
     let ended = served.stop();
     drop(lingering);
     ended?;

@@ -1,4 +1,4 @@
-//! The service as a child: started on free ports, its memory read, stopped.
+//! The service as a child process.
 
 #![expect(clippy::disallowed_methods, reason = "waits for a real process, in real time")]
 
@@ -16,10 +16,10 @@ use tempfile::TempDir;
 use crate::SoakFailure;
 use crate::reload;
 
-/// What the counters may take; the plateau that memory has to keep to.
+/// The memory budget of the counters.
 pub(crate) const BUDGET: &str = "16MiB";
 
-/// How long a start, and a stop, may take.
+/// The longest start, and the longest stop.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Log lines that wait to be read while the doors are found.
@@ -83,7 +83,7 @@ impl ServerProcess {
         self.folder.path().join("rules.yaml")
     }
 
-    /// How much memory it has, in KiB; an error when it is gone.
+    /// Its memory in KiB; an error when the process has ended.
     pub(crate) fn resident_kib(&mut self) -> Result<u64, SoakFailure> {
         if let Ok(Some(status)) = self.child.try_wait() {
             return Err(SoakFailure::of("the process died", status));
@@ -95,7 +95,7 @@ impl ServerProcess {
         number.ok_or_else(|| SoakFailure("/proc tells no memory".to_owned()))
     }
 
-    /// Tells it to stop, and waits for that.
+    /// Stops it and waits for its end.
     pub(crate) fn stop(mut self) -> Result<(), SoakFailure> {
         let kill = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
         kill.map_err(|error| SoakFailure::of("kill", error))?;
@@ -123,7 +123,7 @@ impl Drop for ServerProcess {
     }
 }
 
-/// The log. It is read to the end, so that writing it never blocks the service.
+/// Reads the log to its end, so that writing never blocks the service.
 fn read_lines(child: &mut Child) -> Receiver<String> {
     let (send, lines) = sync_channel(LINES_MAX);
     if let Some(stderr) = child.stderr.take() {
@@ -132,7 +132,7 @@ fn read_lines(child: &mut Child) -> Receiver<String> {
                 if line.contains("panicked") {
                     eprintln!("{line}");
                 }
-                // Nobody listens any more once the doors are found.
+                // The receiver is gone once the doors are found.
                 let _ = send.try_send(line);
             }
         });

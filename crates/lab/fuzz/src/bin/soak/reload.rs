@@ -1,4 +1,4 @@
-//! Rules that change every second, now and then to something wrong.
+//! Reloads every second, some with invalid rules.
 
 use std::fs;
 use std::io;
@@ -22,7 +22,7 @@ const BAD_EVERY: u64 = 4;
 /// Every so many reloads the rules in place are looked at.
 const LOOK_EVERY: u64 = 8;
 
-/// Rules that are right, each time others: names, limits and values come and go.
+/// Valid rules that change each time.
 pub(crate) fn good(turn: u64) -> String {
     let mut text = format!(
         "domain: soak\nmetadata: {{turn: '{turn}'}}\ndescriptors:\n  - key: user\n    \
@@ -40,7 +40,7 @@ pub(crate) fn good(turn: u64) -> String {
     text
 }
 
-/// Rules that are wrong in one way or another.
+/// Invalid rules.
 fn bad(turn: u64) -> String {
     match turn % 4 {
         0 => "domain: soak\ndescriptors: [".repeat(200),
@@ -50,7 +50,7 @@ fn bad(turn: u64) -> String {
     }
 }
 
-/// Replaces the rules as editors do, so that no half of them is ever read.
+/// Replaces the rules by a rename, so that no part of them is read.
 pub(crate) fn write(path: &Path, text: &str) -> io::Result<()> {
     let aside = path.with_extension("aside");
     fs::write(&aside, text)?;
@@ -82,7 +82,7 @@ pub(crate) fn start(doors: &Doors, path: PathBuf, tally: &Rc<Tally>) -> JoinHand
     })
 }
 
-/// The version of the rules in place.
+/// The version of the loaded rules.
 async fn version(address: &str) -> io::Result<String> {
     let answer = Client::connect(address).await?.get("/v1/rules").await?;
     let value: Value = serde_json::from_slice(&answer.body).map_err(io::Error::other)?;

@@ -1,9 +1,9 @@
-//! What was sent, and the first things that went wrong.
+//! Counts of requests, and the first faults.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
 
-/// Faults that are told; more have the same cause.
+/// The most faults that are reported.
 const FAULTS_MAX: usize = 5;
 
 /// Counts of one soak. One thread does everything, so cells are enough.

@@ -1,4 +1,4 @@
-//! Watching the process: a line every ten seconds, and a bound on its memory.
+//! Watches the process: a line every ten seconds, and a bound on its memory.
 
 use std::fmt;
 use std::time::Duration;
@@ -16,8 +16,8 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 /// Between two readings of the memory.
 const READ_EVERY: Duration = Duration::from_millis(500);
 
-/// How much memory may grow after the warm-up. Pages of the allocator come and
-/// go by a few megabytes; a leak of a hundred bytes per request is far more.
+/// The most growth of memory after the warm-up. The allocator's pages vary by a few megabytes; a
+/// leak of a hundred bytes per request is far more.
 const GROWTH_KIB_MAX: u64 = 20 * 1024;
 
 /// What was seen.
@@ -78,7 +78,7 @@ pub(crate) async fn watch(
     Ok(watched)
 }
 
-/// How many series the metrics have: they must not grow with the keys.
+/// The number of metric series, which must not grow with the keys.
 async fn series(address: &str) -> Result<usize, SoakFailure> {
     let read = async { Client::connect(address).await?.get("/metrics").await };
     let answer = read.await.map_err(|error| SoakFailure::of("/metrics", error))?;

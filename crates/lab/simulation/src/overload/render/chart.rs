@@ -1,11 +1,10 @@
 //! Charts as SVG: a small panel for each contender, all on the same scales.
 //!
-//! Our own panel has a thick frame, and every panel repeats our line for critical requests as
-//! the reference; the other contenders are drawn in muted colours. Spans in which more arrives
-//! than the server can serve are shaded.
+//! A sentence above each panel describes the contender. Tidegate's panel has a thick frame, and
+//! every panel repeats Tidegate's line for critical requests as the reference. Other contenders
+//! are drawn in muted colours. The overload is shaded.
 //!
-//! Written by hand: a few lines and areas need no library. A style sheet sets the colours,
-//! with a second set for dark backgrounds.
+//! A style sheet sets the colours, with a second set for dark backgrounds.
 
 use std::fmt::Write;
 
@@ -16,7 +15,7 @@ use super::super::record::Second;
 use super::super::report::{ContenderResult, Round};
 use super::number;
 
-/// What a chart shows over time.
+/// A chart over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chart {
     /// Answers in time, by category, in percent of capacity.
@@ -31,13 +30,13 @@ const WIDTH: f64 = 196.0;
 const HEIGHT: f64 = 104.0;
 const COLUMNS: usize = 4;
 const LEFT: f64 = 62.0;
-const TOP: f64 = 96.0;
+const TOP: f64 = 122.0;
 const BOTTOM: f64 = 26.0;
 const GAP_X: f64 = 24.0;
-const GAP_Y: f64 = 42.0;
+const GAP_Y: f64 = 70.0;
 /// The width of a legend entry.
 const LEGEND_STEP: f64 = 92.0;
-/// Points along a panel: more cannot be seen.
+/// The points of a line; more would not be visible.
 const POINTS: usize = 200;
 /// The range of latencies in a panel, in milliseconds.
 const LATENCY_MIN: f64 = 1.0;
@@ -65,7 +64,7 @@ text{fill:#333}.heading{font-weight:600;font-size:15px}.note{fill:#555;font-size
 .median{stroke:#6fb1ee}.high{stroke:#ff7a75}}";
 
 impl Chart {
-    /// All of them.
+    /// All charts.
     pub const ALL: [Chart; 3] = [Chart::Goodput, Chart::Latency, Chart::Admitted];
 
     /// The name in a file's name.
@@ -189,7 +188,14 @@ impl Chart {
         reference: Option<&str>,
     ) {
         let seconds = &standing.seconds;
-        _ = write!(svg, "<text class=\"name\" x=\"0\" y=\"-7\">{}</text>", standing.title());
+        let [first, second] = standing.contender.about();
+        _ = write!(
+            svg,
+            "<text class=\"name\" x=\"0\" y=\"-32\">{}</text>\
+             <text class=\"axis\" x=\"0\" y=\"-19\">{first}</text>\
+             <text class=\"axis\" x=\"0\" y=\"-7\">{second}</text>",
+            standing.contender.title()
+        );
         let length = seconds.len().max(1) as f64;
         for span in &round.overload {
             let x = WIDTH * span.start as f64 / length;
@@ -221,7 +227,7 @@ impl Chart {
         time_axis(svg, seconds.len());
     }
 
-    /// The path of our line that every panel repeats.
+    /// The path of the reference line.
     fn reference(self, ours: &ContenderResult, round: &Round) -> String {
         let seconds = &ours.seconds;
         let rank = Category::Critical.rank();

@@ -1,5 +1,4 @@
-//! A report for programs: every number of every seed's spread, and the first seed second by
-//! second.
+//! A report as JSON: all metrics over the seeds, and the seconds of the first seed.
 
 use serde_json::{Map, Value, json};
 use tidegate_overload::Category;
@@ -72,12 +71,12 @@ fn seconds(seconds: &[Second]) -> Value {
         "good": counts(|second| second.good),
         "critical_p50_ms": millis(|second| second.critical_p50),
         "critical_p99_ms": millis(|second| second.critical_p99),
-        "level": seconds.iter().map(|second| rounded(second.dials.level)).collect::<Vec<f64>>(),
-        "limit": seconds.iter().map(|second| rounded(second.dials.limit)).collect::<Vec<f64>>(),
+        "level": seconds.iter().map(|second| rounded(second.controls.level)).collect::<Vec<f64>>(),
+        "limit": seconds.iter().map(|second| rounded(second.controls.limit)).collect::<Vec<f64>>(),
     })
 }
 
-/// To thousandths: what lies beyond only takes room.
+/// Rounded to thousandths, which keeps the file small.
 fn rounded(number: f64) -> f64 {
     (number * 1e3).round() / 1e3
 }

@@ -1,14 +1,14 @@
 //! In the style of Uber's Cinnamon: a PI controller in front of a priority queue.
 //!
 //! Facts from the three posts (2023) and notes on them: every 500 ms the error
-//! (inflow − outflow − free places) / outflow, gains 0.1 and 1.4, a ratio that the
+//! (inflow − outflow − free slots) / outflow, gains 0.1 and 1.4, a ratio that the
 //! last 1000 levels turn into a threshold, shedding only once the queue has not been
 //! empty for 10 s, waits of at most a third of the timeout. Inflow is what passed
 //! the threshold: the sum would never settle otherwise. The limit of its
 //! auto-tuner is given to it: it is the number of workers.
 
 use super::level_queue::LevelQueue;
-use super::{Answer, Dials, Done, Place, ReleasedRequests, Shield};
+use super::{Answer, Controls, FinishedRequest, RefusalStage, ReleasedRequests, Shield};
 use crate::overload::draw::whole;
 use crate::overload::load::Request;
 use crate::time::{MILLISECOND, SECOND};
@@ -18,7 +18,7 @@ use tidegate_overload::LEVELS;
 pub(crate) struct CinnamonSettings {
     pub(crate) proportional: f64,
     pub(crate) integral: f64,
-    /// How long the queue must not have been empty: 10 s.
+    /// Sheds after the queue was not empty for this time: 10 s.
     pub(crate) patience: u64,
     /// The longest wait: a third of the timeout of 500 ms.
     pub(crate) wait_max: u64,
@@ -36,7 +36,7 @@ impl Default for CinnamonSettings {
 }
 
 const PERIOD: u64 = 500 * MILLISECOND;
-/// Levels that are remembered.
+/// The number of recent levels.
 const RECENT: usize = 1_000;
 
 #[derive(Clone, Debug)]
@@ -98,7 +98,7 @@ impl Cinnamon {
         let error = (inflow - outflow - free) / outflow;
         let CinnamonSettings { proportional, integral, .. } = self.settings;
         let seconds = PERIOD as f64 / SECOND as f64;
-        // Bounded by what can be refused, or it would not come back in time.
+        // Bounded, or the integral would take too long to fall again.
         self.sum = (self.sum + error * seconds).clamp(0.0, 1.0 / integral);
         self.ratio = (proportional * error + integral * self.sum).clamp(0.0, 1.0);
         self.threshold = self.quantile();
@@ -132,7 +132,7 @@ impl Shield for Cinnamon {
         let level = request.level.number();
         self.remember(level);
         if request.level.number() < self.threshold {
-            return Answer::Refuse(Place::Threshold);
+            return Answer::Refuse(RefusalStage::Threshold);
         }
         self.inflow += 1;
         if self.inside < self.workers {
@@ -149,7 +149,7 @@ impl Shield for Cinnamon {
         Answer::Wait
     }
 
-    fn finished(&mut self, now: u64, _done: &Done, released: &mut ReleasedRequests) {
+    fn finished(&mut self, now: u64, _done: &FinishedRequest, released: &mut ReleasedRequests) {
         match self.queue.pop() {
             Some((slot, _)) => {
                 self.outflow += 1;
@@ -175,13 +175,13 @@ impl Shield for Cinnamon {
         while self.expire_at <= now
             && let Some(slot) = self.queue.pop_oldest()
         {
-            released.refused.push((slot, Place::Gate));
+            released.refused.push((slot, RefusalStage::Gate));
             self.note_expiry();
         }
     }
 
-    fn dials(&self) -> Dials {
-        Dials { level: 1.0 - self.ratio, limit: f64::from(self.workers) }
+    fn controls(&self) -> Controls {
+        Controls { level: 1.0 - self.ratio, limit: f64::from(self.workers) }
     }
 }
 
@@ -198,7 +198,7 @@ mod tests {
         bench.arrive(Category::Test);
         bench.arrive(Category::Critical);
         assert_eq!(bench.finish(Category::Get, 1).entered, [3]);
-        assert_eq!(bench.pass(200 * MILLISECOND).refused, [(2, Place::Gate)]);
+        assert_eq!(bench.pass(200 * MILLISECOND).refused, [(2, RefusalStage::Gate)]);
     }
 
     #[test]
@@ -209,7 +209,7 @@ mod tests {
         for step in 0_u16..2_400 {
             let cohort = u8::try_from(step % 128).unwrap();
             bench.pass(5 * MILLISECOND);
-            let refused = Answer::Refuse(Place::Threshold);
+            let refused = Answer::Refuse(RefusalStage::Threshold);
             shed += u32::from(bench.arrive_as(Category::Test, cohort).0 == refused);
             bench.arrive_as(Category::Post, cohort);
             if step == 1_500 {

@@ -2,17 +2,19 @@
 //!
 //! Facts from "Fail at scale" (Maurer, 2015) by way of notes on it: when the queue
 //! has not been empty for 100 ms, a request may wait 5 ms, else 100 ms; and from
-//! then on the newest is served first. Blind to categories.
+//! then on the newest is served first. Ignores categories.
 
 use std::collections::VecDeque;
 
-use super::{Answer, Dials, Done, Place, ReleasedRequests, SOCKETS_MAX, Shield};
+use super::{
+    Answer, Controls, FinishedRequest, RefusalStage, ReleasedRequests, SOCKETS_MAX, Shield,
+};
 use crate::overload::load::Request;
 use crate::time::MILLISECOND;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct CodelSettings {
-    /// After so long without an empty queue it is a standing one: N, 100 ms.
+    /// A queue that was not empty for this time is a standing queue: N, 100 ms.
     pub(crate) interval: u64,
     /// The longest wait in a standing queue: M, 5 ms.
     pub(crate) target: u64,
@@ -48,7 +50,7 @@ impl Codel {
         while let Some((slot, since)) = self.queue.front()
             && now.saturating_sub(*since) > wait_max
         {
-            released.refused.push((*slot, Place::Gate));
+            released.refused.push((*slot, RefusalStage::Gate));
             self.queue.pop_front();
         }
     }
@@ -62,7 +64,7 @@ impl Shield for Codel {
             return Answer::Enter;
         }
         if self.queue.len() >= SOCKETS_MAX {
-            return Answer::Refuse(Place::Socket);
+            return Answer::Refuse(RefusalStage::Socket);
         }
         if self.queue.is_empty() {
             self.empty_at = now;
@@ -71,7 +73,7 @@ impl Shield for Codel {
         Answer::Wait
     }
 
-    fn finished(&mut self, now: u64, _done: &Done, released: &mut ReleasedRequests) {
+    fn finished(&mut self, now: u64, _done: &FinishedRequest, released: &mut ReleasedRequests) {
         self.drop_old(now, released);
         let newest_first = self.standing(now);
         let next = if newest_first { self.queue.pop_back() } else { self.queue.pop_front() };
@@ -90,8 +92,8 @@ impl Shield for Codel {
 
     fn wake(&mut self, _now: u64, _released: &mut ReleasedRequests) {}
 
-    fn dials(&self) -> Dials {
-        Dials { level: 1.0, limit: f64::from(self.workers) }
+    fn controls(&self) -> Controls {
+        Controls { level: 1.0, limit: f64::from(self.workers) }
     }
 }
 
@@ -115,7 +117,11 @@ mod tests {
         bench.pass(MILLISECOND);
         let released = bench.finish(Category::Get, 1);
         assert_eq!(released.entered, [6], "the newest");
-        assert_eq!(released.refused, [(3, Place::Gate), (4, Place::Gate)], "over 5 ms");
+        assert_eq!(
+            released.refused,
+            [(3, RefusalStage::Gate), (4, RefusalStage::Gate)],
+            "over 5 ms"
+        );
     }
 
     #[test]

@@ -5,11 +5,13 @@
 //! admitted when overloaded, 1 % of the incoming more when not, and a histogram of
 //! levels that turns the count into a cursor. The business level is our category,
 //! the user level our cohort. Workers serve first come, first served, and nothing
-//! leaves the queue. The cursor is not sent to callers here: there are none between.
+//! leaves the queue. The cursor is not sent upstream: the simulation has one server.
 
 use std::collections::VecDeque;
 
-use super::{Answer, Dials, Done, Place, ReleasedRequests, SOCKETS_MAX, Shield};
+use super::{
+    Answer, Controls, FinishedRequest, RefusalStage, ReleasedRequests, SOCKETS_MAX, Shield,
+};
 use crate::overload::load::Request;
 use crate::time::{MILLISECOND, SECOND};
 use tidegate_overload::LEVELS;
@@ -68,7 +70,7 @@ impl Dagor {
     }
 
     fn overloaded(&self, now: u64) -> bool {
-        // When nobody was started, the one who waits longest tells.
+        // Without a started request the longest wait counts.
         let oldest = || self.queue.front().map_or(0, |(_, since)| now.saturating_sub(*since));
         self.waited.checked_div(self.started).unwrap_or_else(oldest) > self.settings.wait
     }
@@ -104,10 +106,10 @@ impl Shield for Dagor {
         self.incoming += 1;
         self.histogram[level] += 1;
         if level < self.cursor {
-            return Answer::Refuse(Place::Threshold);
+            return Answer::Refuse(RefusalStage::Threshold);
         }
         if self.queue.len() >= SOCKETS_MAX {
-            return Answer::Refuse(Place::Socket);
+            return Answer::Refuse(RefusalStage::Socket);
         }
         self.admitted += 1;
         if self.inside < self.workers {
@@ -119,7 +121,7 @@ impl Shield for Dagor {
         Answer::Wait
     }
 
-    fn finished(&mut self, now: u64, _done: &Done, released: &mut ReleasedRequests) {
+    fn finished(&mut self, now: u64, _done: &FinishedRequest, released: &mut ReleasedRequests) {
         let Some((slot, since)) = self.queue.pop_front() else {
             self.inside = self.inside.saturating_sub(1);
             return;
@@ -137,8 +139,8 @@ impl Shield for Dagor {
         self.close_window(now);
     }
 
-    fn dials(&self) -> Dials {
-        Dials { level: self.level, limit: f64::from(self.workers) }
+    fn controls(&self) -> Controls {
+        Controls { level: self.level, limit: f64::from(self.workers) }
     }
 }
 
@@ -160,7 +162,7 @@ mod tests {
         bench.pass(SECOND);
         // 5 % of 101 admitted, one on each level.
         assert_eq!(bench.shield.cursor, 6);
-        assert_eq!(bench.arrive_as(Category::Test, 5).0, Answer::Refuse(Place::Threshold));
+        assert_eq!(bench.arrive_as(Category::Test, 5).0, Answer::Refuse(RefusalStage::Threshold));
         assert_eq!(bench.arrive_as(Category::Test, 6).0, Answer::Wait);
     }
 

@@ -3,8 +3,8 @@
 //! A limit that follows the 90th percentile of round trips, a queue of two to
 //! three times that limit, and a threshold of levels set at each calibration from
 //! how full the queue is. Facts from the Go source at commit 5759a5e:
-//! `adaptivelimiter` and `priority`. Levels are remembered when a request is let
-//! in, not when it comes, and a calm queue sets the threshold to nothing at once.
+//! `adaptivelimiter` and `priority`. Levels are recorded when a request is admitted, not when it
+//! arrives, and a calm queue resets the threshold at once.
 //! Its five priorities are our four categories, its hundred levels in each our cohorts.
 
 mod limit;
@@ -12,7 +12,7 @@ mod limit;
 use std::collections::VecDeque;
 
 use self::limit::AdaptiveLimit;
-use super::{Answer, Dials, Done, Place, ReleasedRequests, Shield};
+use super::{Answer, Controls, FinishedRequest, RefusalStage, ReleasedRequests, Shield};
 use crate::overload::draw::whole;
 use crate::overload::load::Request;
 use crate::time::MILLISECOND;
@@ -43,7 +43,7 @@ impl Default for FailsafeSettings {
     }
 }
 
-/// Levels that the tracker remembers.
+/// The number of levels in the tracker.
 const RECENT: usize = 1_000;
 
 #[derive(Clone, Debug)]
@@ -98,12 +98,12 @@ impl Failsafe {
         self.threshold = if self.rate > 0.0 { self.quantile() } else { 0 };
     }
 
-    /// The level below which `rate` of those let in lie.
+    /// The level below which the share `rate` of the admitted requests lies.
     fn quantile(&self) -> u16 {
         let mut levels: Vec<u16> = self.recent.iter().copied().collect();
         levels.sort_unstable();
-        let place = whole(self.rate * levels.len().saturating_sub(1) as f64);
-        levels.get(usize::try_from(place).unwrap_or(0)).copied().unwrap_or(0)
+        let index = whole(self.rate * levels.len().saturating_sub(1) as f64);
+        levels.get(usize::try_from(index).unwrap_or(0)).copied().unwrap_or(0)
     }
 
     fn fill(&mut self, released: &mut ReleasedRequests) {
@@ -124,16 +124,16 @@ impl Shield for Failsafe {
         }
         let queue_max = whole(self.limit.get() * self.settings.queue_max);
         if self.queue.len() as u64 >= queue_max {
-            return Answer::Refuse(Place::Gate);
+            return Answer::Refuse(RefusalStage::Gate);
         }
         if request.level.number() < self.threshold {
-            return Answer::Refuse(Place::Threshold);
+            return Answer::Refuse(RefusalStage::Threshold);
         }
         self.queue.push_back((request.slot, request.level.number()));
         Answer::Wait
     }
 
-    fn finished(&mut self, now: u64, done: &Done, released: &mut ReleasedRequests) {
+    fn finished(&mut self, now: u64, done: &FinishedRequest, released: &mut ReleasedRequests) {
         let full = self.full();
         self.limit.sample(now, done.took, done.inside, full);
         self.inside = self.inside.saturating_sub(1);
@@ -149,8 +149,8 @@ impl Shield for Failsafe {
         self.tick_at = now + self.settings.period;
     }
 
-    fn dials(&self) -> Dials {
-        Dials { level: 1.0 - self.rate, limit: self.limit.get() }
+    fn controls(&self) -> Controls {
+        Controls { level: 1.0 - self.rate, limit: self.limit.get() }
     }
 }
 
@@ -169,7 +169,7 @@ mod tests {
         for _ in 0..60 {
             assert_eq!(bench.arrive(Category::Test), Answer::Wait);
         }
-        assert_eq!(bench.arrive(Category::Critical), Answer::Refuse(Place::Gate));
+        assert_eq!(bench.arrive(Category::Critical), Answer::Refuse(RefusalStage::Gate));
     }
 
     #[test]
@@ -183,7 +183,7 @@ mod tests {
         }
         bench.pass(500 * MILLISECOND);
         assert_eq!(bench.shield.threshold, 9, "half way between 40 and 60: the median");
-        assert_eq!(bench.arrive_as(Category::Test, 8).0, Answer::Refuse(Place::Threshold));
+        assert_eq!(bench.arrive_as(Category::Test, 8).0, Answer::Refuse(RefusalStage::Threshold));
         assert_eq!(bench.arrive_as(Category::Test, 9).0, Answer::Wait);
         for _ in 0..15 {
             bench.finish(Category::Test, 1);

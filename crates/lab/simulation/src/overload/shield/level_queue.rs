@@ -1,4 +1,4 @@
-//! A queue that gives the highest level first, and knows its oldest.
+//! A queue ordered by level that also knows its oldest request.
 
 use std::collections::VecDeque;
 
@@ -8,9 +8,9 @@ use tidegate_overload::LEVELS;
 #[derive(Clone, Debug)]
 pub(crate) struct LevelQueue {
     levels: Vec<VecDeque<(u32, u64)>>,
-    /// A bit for each level where somebody waits.
+    /// A bit for each level with a queued request.
     occupied: [u64; LEVELS / 64],
-    /// All that came, oldest first: level and ticket. May hold some that have left.
+    /// Level and ticket of all requests, oldest first; some may have left.
     order: VecDeque<(u16, u32, u64)>,
     len: usize,
 }
@@ -36,14 +36,14 @@ impl LevelQueue {
         self.len += 1;
     }
 
-    /// The oldest of the highest level, and since when it waited.
+    /// The oldest request of the highest level, and since when it waits.
     pub(crate) fn pop(&mut self) -> Option<(u32, u64)> {
         let word = self.occupied.iter().rposition(|word| *word != 0)?;
         let bit = 63 - usize::try_from(self.occupied[word].leading_zeros()).unwrap_or(0);
         self.take(word * 64 + bit)
     }
 
-    /// Since when the oldest of all waits. Those who have left are forgotten.
+    /// Since when the oldest request waits. Removes requests that have left.
     pub(crate) fn oldest(&mut self) -> Option<u64> {
         while let Some((level, slot, since)) = self.order.front() {
             if self.levels[usize::from(*level)].front() == Some(&(*slot, *since)) {
@@ -54,7 +54,7 @@ impl LevelQueue {
         None
     }
 
-    /// The oldest of all.
+    /// The oldest request.
     pub(crate) fn pop_oldest(&mut self) -> Option<u32> {
         self.oldest()?;
         let (level, _, _) = self.order.pop_front()?;

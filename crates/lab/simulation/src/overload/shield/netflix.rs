@@ -11,7 +11,7 @@ mod vegas;
 pub(crate) use gradient2::{Gradient2, Gradient2Settings};
 pub(crate) use vegas::{Vegas, VegasSettings};
 
-use super::{Answer, Dials, Done, Place, ReleasedRequests, Shield};
+use super::{Answer, Controls, FinishedRequest, RefusalStage, ReleasedRequests, Shield};
 use crate::overload::draw::whole;
 use crate::overload::load::{PerCategory, Request};
 use crate::time::SECOND;
@@ -20,13 +20,13 @@ use crate::time::SECOND;
 const WINDOW: u64 = SECOND;
 /// `WindowedLimit`: samples that a window needs.
 const SAMPLES_MIN: u64 = 10;
-/// `WindowedLimit`: shorter ones are no samples.
+/// `WindowedLimit`: shorter round trips are ignored.
 const RTT_MIN: u64 = 100_000;
 
 /// Critical 1.0 and the others 0.0, as Netflix's service-level shedding (2024) sets them.
 pub(crate) const CRITICAL_FIRST: PerCategory<f64> = [0.0, 0.0, 0.0, 1.0];
 
-/// How a limit answers a window of samples.
+/// A law that sets the limit after each window of samples.
 pub(crate) trait Law {
     fn limit(&self) -> f64;
 
@@ -74,7 +74,7 @@ impl<L: Law> Netflix<L> {
         u64::from(self.busy[rank]) >= own
     }
 
-    fn sample(&mut self, now: u64, done: &Done) {
+    fn sample(&mut self, now: u64, done: &FinishedRequest) {
         if done.took < RTT_MIN {
             return;
         }
@@ -94,14 +94,14 @@ impl<L: Law> Netflix<L> {
 impl<L: Law> Shield for Netflix<L> {
     fn arrive(&mut self, _now: u64, request: &Request, _released: &mut ReleasedRequests) -> Answer {
         if u64::from(self.inside) >= whole(self.law.limit()) && self.partition_full(request) {
-            return Answer::Refuse(Place::Gate);
+            return Answer::Refuse(RefusalStage::Gate);
         }
         self.inside += 1;
         self.busy[request.category.rank()] += 1;
         Answer::Enter
     }
 
-    fn finished(&mut self, now: u64, done: &Done, _released: &mut ReleasedRequests) {
+    fn finished(&mut self, now: u64, done: &FinishedRequest, _released: &mut ReleasedRequests) {
         self.inside = self.inside.saturating_sub(1);
         let busy = &mut self.busy[done.category.rank()];
         *busy = busy.saturating_sub(1);
@@ -114,8 +114,8 @@ impl<L: Law> Shield for Netflix<L> {
 
     fn wake(&mut self, _now: u64, _released: &mut ReleasedRequests) {}
 
-    fn dials(&self) -> Dials {
-        Dials { level: 1.0, limit: self.law.limit() }
+    fn controls(&self) -> Controls {
+        Controls { level: 1.0, limit: self.law.limit() }
     }
 }
 
@@ -126,9 +126,9 @@ mod tests {
     use tidegate_overload::Category;
 
     #[derive(Debug)]
-    struct Fixed(f64);
+    struct FixedLaw(f64);
 
-    impl Law for Fixed {
+    impl Law for FixedLaw {
         fn limit(&self) -> f64 {
             self.0
         }
@@ -140,37 +140,37 @@ mod tests {
 
     #[test]
     fn without_partitions_the_limit_is_for_everyone() {
-        let mut bench = Bench::new(Netflix::new(Fixed(2.0), None));
+        let mut bench = Bench::new(Netflix::new(FixedLaw(2.0), None));
         assert_eq!(bench.arrive(Category::Test), Answer::Enter);
         assert_eq!(bench.arrive(Category::Test), Answer::Enter);
-        assert_eq!(bench.arrive(Category::Critical), Answer::Refuse(Place::Gate));
+        assert_eq!(bench.arrive(Category::Critical), Answer::Refuse(RefusalStage::Gate));
     }
 
     #[test]
     fn a_partition_goes_above_the_limit_as_far_as_its_share() {
-        let mut bench = Bench::new(Netflix::new(Fixed(2.0), Some(CRITICAL_FIRST)));
+        let mut bench = Bench::new(Netflix::new(FixedLaw(2.0), Some(CRITICAL_FIRST)));
         for _ in 0..2 {
             assert_eq!(bench.arrive(Category::Test), Answer::Enter);
         }
-        assert_eq!(bench.arrive(Category::Test), Answer::Refuse(Place::Gate));
-        // A share of nothing still has one place.
+        assert_eq!(bench.arrive(Category::Test), Answer::Refuse(RefusalStage::Gate));
+        // A share of zero still has one slot.
         assert_eq!(bench.arrive(Category::Post), Answer::Enter);
         assert_eq!(bench.arrive(Category::Critical), Answer::Enter);
         assert_eq!(bench.arrive(Category::Critical), Answer::Enter);
-        assert_eq!(bench.arrive(Category::Critical), Answer::Refuse(Place::Gate));
+        assert_eq!(bench.arrive(Category::Critical), Answer::Refuse(RefusalStage::Gate));
     }
 
     #[test]
     fn the_law_is_asked_once_a_window_with_enough_samples() {
-        let mut bench = Bench::new(Netflix::new(Fixed(5.0), None));
+        let mut bench = Bench::new(Netflix::new(FixedLaw(5.0), None));
         for _ in 0..11 {
             bench.arrive(Category::Get);
             bench.finish(Category::Get, 20_000_000);
         }
-        assert_eq!(bench.shield.dials().limit, 5.0);
+        assert_eq!(bench.shield.controls().limit, 5.0);
         bench.pass(2 * SECOND);
         bench.arrive(Category::Get);
         bench.finish(Category::Get, 20_000_000);
-        assert_eq!(bench.shield.dials().limit, 101.0);
+        assert_eq!(bench.shield.controls().limit, 101.0);
     }
 }

@@ -1,9 +1,11 @@
-//! No protection: everybody enters.
+//! No protection: every request enters.
 
-use super::{Answer, Dials, Done, Place, ReleasedRequests, SOCKETS_MAX, Shield};
+use super::{
+    Answer, Controls, FinishedRequest, RefusalStage, ReleasedRequests, SOCKETS_MAX, Shield,
+};
 use crate::overload::load::Request;
 
-/// Lets everybody in, up to what the sockets hold.
+/// Admits as many requests as the sockets hold.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NoShield {
     inside: usize,
@@ -17,13 +19,13 @@ impl Shield for NoShield {
         _released: &mut ReleasedRequests,
     ) -> Answer {
         if self.inside >= SOCKETS_MAX {
-            return Answer::Refuse(Place::Socket);
+            return Answer::Refuse(RefusalStage::Socket);
         }
         self.inside += 1;
         Answer::Enter
     }
 
-    fn finished(&mut self, _now: u64, _done: &Done, _released: &mut ReleasedRequests) {
+    fn finished(&mut self, _now: u64, _done: &FinishedRequest, _released: &mut ReleasedRequests) {
         self.inside = self.inside.saturating_sub(1);
     }
 
@@ -33,7 +35,7 @@ impl Shield for NoShield {
 
     fn wake(&mut self, _now: u64, _released: &mut ReleasedRequests) {}
 
-    fn dials(&self) -> Dials {
-        Dials { level: 1.0, limit: SOCKETS_MAX as f64 }
+    fn controls(&self) -> Controls {
+        Controls { level: 1.0, limit: SOCKETS_MAX as f64 }
     }
 }

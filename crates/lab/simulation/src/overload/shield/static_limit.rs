@@ -1,21 +1,21 @@
-//! A fixed number at once and a short queue, blind to categories.
+//! A fixed limit and a short queue; ignores categories.
 //!
-//! What most servers have: a pool, and a bounded line in front of it. Also the
-//! ground that [`Stripe`](super::Stripe) stands on.
+//! Most servers have this: a pool of workers and a bounded queue. [`Stripe`](super::Stripe) uses
+//! it too.
 
 use std::collections::VecDeque;
 
-use super::{Answer, Dials, Done, Place, ReleasedRequests, Shield};
+use super::{Answer, Controls, FinishedRequest, RefusalStage, ReleasedRequests, Shield};
 use crate::overload::draw::whole;
 use crate::overload::load::Request;
 use crate::time::MILLISECOND;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct StaticSettings {
-    /// Places in the queue for each place inside. A half is what the SRE book
-    /// advises, and what our own gate has.
+    /// The length of the queue over the limit. A half, as the SRE book advises and Tidegate's gate
+    /// has.
     pub(crate) queue: f64,
-    /// The longest wait: 100 ms, as in our own gate.
+    /// The longest wait: 100 ms, as in Tidegate's gate.
     pub(crate) wait_max: u64,
 }
 
@@ -25,7 +25,7 @@ impl Default for StaticSettings {
     }
 }
 
-/// A limit, and a queue of first come, first served.
+/// A limit and a first-come-first-served queue.
 #[derive(Clone, Debug)]
 pub(crate) struct StaticLimit {
     limit: u32,
@@ -61,11 +61,11 @@ impl Shield for StaticLimit {
             self.queue.push_back((request.slot, now));
             Answer::Wait
         } else {
-            Answer::Refuse(Place::Gate)
+            Answer::Refuse(RefusalStage::Gate)
         }
     }
 
-    fn finished(&mut self, _now: u64, _done: &Done, released: &mut ReleasedRequests) {
+    fn finished(&mut self, _now: u64, _done: &FinishedRequest, released: &mut ReleasedRequests) {
         match self.queue.pop_front() {
             Some((slot, _)) => released.entered.push(slot),
             None => self.inside = self.inside.saturating_sub(1),
@@ -80,12 +80,12 @@ impl Shield for StaticLimit {
         while self.wake_at() <= now
             && let Some((slot, _)) = self.queue.pop_front()
         {
-            released.refused.push((slot, Place::Gate));
+            released.refused.push((slot, RefusalStage::Gate));
         }
     }
 
-    fn dials(&self) -> Dials {
-        Dials { level: 1.0, limit: f64::from(self.limit) }
+    fn controls(&self) -> Controls {
+        Controls { level: 1.0, limit: f64::from(self.limit) }
     }
 }
 
@@ -101,9 +101,9 @@ mod tests {
         assert_eq!(bench.arrive(Category::Get), Answer::Enter);
         assert_eq!(bench.arrive(Category::Get), Answer::Enter);
         assert_eq!(bench.arrive(Category::Get), Answer::Wait);
-        assert_eq!(bench.arrive(Category::Critical), Answer::Refuse(Place::Gate));
+        assert_eq!(bench.arrive(Category::Critical), Answer::Refuse(RefusalStage::Gate));
         assert_eq!(bench.finish(Category::Get, 1).entered, [3]);
         assert_eq!(bench.arrive(Category::Get), Answer::Wait);
-        assert_eq!(bench.pass(100 * MILLISECOND).refused, [(5, Place::Gate)]);
+        assert_eq!(bench.pass(100 * MILLISECOND).refused, [(5, RefusalStage::Gate)]);
     }
 }

@@ -8,7 +8,10 @@
 //! amount to a whole, which would start shedding after 120 s instead of 28 s,
 //! is not copied.
 
-use super::{Answer, Dials, Done, Place, ReleasedRequests, Shield, StaticLimit, StaticSettings};
+use super::{
+    Answer, Controls, FinishedRequest, RefusalStage, ReleasedRequests, Shield, StaticLimit,
+    StaticSettings,
+};
 use crate::chance::Chance;
 use crate::overload::draw::unit;
 use crate::overload::load::{PerCategory, Request};
@@ -16,7 +19,7 @@ use crate::time::SECOND;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct StripeSettings {
-    /// How often utilization is looked at: 8 s in the gist.
+    /// The time between two readings of utilization: 8 s in the gist.
     pub(crate) period: u64,
     /// Below it the amount falls: 0.7 in the gist.
     pub(crate) low: f64,
@@ -32,7 +35,7 @@ impl Default for StripeSettings {
     }
 }
 
-/// Seconds of trouble before anything is shed, and the longest step: both 28 s in the gist.
+/// The time of overload before anything is shed, and the longest step: both 28 s in the gist.
 const REST: f64 = 28.0;
 
 #[derive(Clone, Debug)]
@@ -95,12 +98,12 @@ impl Shield for Stripe {
         self.offered[rank] += 1;
         let share = self.refused_share[rank];
         if share > 0.0 && unit(&mut self.chance) < share {
-            return Answer::Refuse(Place::Threshold);
+            return Answer::Refuse(RefusalStage::Threshold);
         }
         self.ground.arrive(now, request, released)
     }
 
-    fn finished(&mut self, now: u64, done: &Done, released: &mut ReleasedRequests) {
+    fn finished(&mut self, now: u64, done: &FinishedRequest, released: &mut ReleasedRequests) {
         self.ground.finished(now, done, released);
     }
 
@@ -115,8 +118,8 @@ impl Shield for Stripe {
         self.ground.wake(now, released);
     }
 
-    fn dials(&self) -> Dials {
-        Dials { level: 1.0 - self.amount.max(0.0), limit: self.ground.dials().limit }
+    fn controls(&self) -> Controls {
+        Controls { level: 1.0 - self.amount.max(0.0), limit: self.ground.controls().limit }
     }
 }
 
@@ -131,11 +134,11 @@ mod tests {
         let mut bench = Bench::new(Stripe::new(1, StripeSettings::default(), 1));
         bench.arrive(Category::Get);
         bench.pass(24 * SECOND);
-        assert_eq!(bench.shield.dials().level, 1.0);
+        assert_eq!(bench.shield.controls().level, 1.0);
         bench.pass(16 * SECOND);
-        assert!((bench.shield.dials().level - 0.9).abs() < 1e-9);
+        assert!((bench.shield.controls().level - 0.9).abs() < 1e-9);
         bench.pass(120 * SECOND);
-        assert_eq!(bench.shield.dials().level, 0.0);
+        assert_eq!(bench.shield.controls().level, 0.0);
     }
 
     #[test]

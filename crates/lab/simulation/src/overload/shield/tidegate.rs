@@ -1,7 +1,7 @@
-//! Ourselves: the production code of `tidegate-overload`, driven in virtual time.
+//! Tidegate: the production code of `tidegate-overload` in virtual time.
 //!
-//! The worker shedder's threshold first, the gate behind it, one tick for both, as
-//! in a process. Nobody tells the gate a deadline: no baseline knows one either.
+//! The worker shedder's threshold comes first, then the gate, and both tick together as in a
+//! process. The gate gets no deadlines, because no baseline has them.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -12,13 +12,13 @@ use tidegate_overload::{
     WorkerShedder,
 };
 
-use super::{Answer, Dials, Done, Place, ReleasedRequests, Shield};
-use crate::overload::load::Request;
+use super::{Answer, Controls, FinishedRequest, RefusalStage, ReleasedRequests, Shield};
+use crate::overload::load::{Request, slot_index};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct TidegateSettings {
     pub(crate) gate: GateSettings,
-    /// None leaves only the gate.
+    /// None for the gate alone.
     pub(crate) worker: Option<WorkerSettings>,
 }
 
@@ -36,11 +36,11 @@ pub(crate) struct Tidegate {
     shedder: Option<WorkerShedder>,
     period: u64,
     tick_at: u64,
-    /// Who holds which ticket.
+    /// The slot of each ticket's request.
     waiting: HashMap<Ticket, u32, FixedState>,
-    /// Until when each may wait, the next first: all may wait equally long.
+    /// When each queued request times out, in order: all may wait equally long.
     patience: VecDeque<(u64, Ticket)>,
-    /// The slot of the gate that each request inside holds.
+    /// The gate's slot of each request at the server.
     inside: Vec<Option<SlotId>>,
 }
 
@@ -59,14 +59,14 @@ impl Tidegate {
     }
 
     fn let_in(&mut self, slot: u32, held: SlotId) {
-        let place = usize::try_from(slot).unwrap_or(usize::MAX);
-        if self.inside.len() <= place {
-            self.inside.resize(place + 1, None);
+        let index = slot_index(slot);
+        if self.inside.len() <= index {
+            self.inside.resize(index + 1, None);
         }
-        self.inside[place] = Some(held);
+        self.inside[index] = Some(held);
     }
 
-    fn tell(&mut self, released: &mut ReleasedRequests) {
+    fn handle_events(&mut self, released: &mut ReleasedRequests) {
         while let Some(event) = self.gate.next_event() {
             let Some(slot) = self.waiting.remove(&event.ticket) else { continue };
             match event.outcome {
@@ -74,7 +74,7 @@ impl Tidegate {
                     self.let_in(slot, held);
                     released.entered.push(slot);
                 }
-                Err(_) => released.refused.push((slot, Place::Gate)),
+                Err(_) => released.refused.push((slot, RefusalStage::Gate)),
             }
         }
     }
@@ -84,14 +84,7 @@ impl Tidegate {
         self.gate.take_back(now);
         let window = self.gate.take_window(now);
         if let Some(shedder) = &self.shedder {
-            let signals = Signals {
-                in_flight: window.in_flight,
-                queued: window.queued,
-                limit: self.gate.limit(),
-                queue_wait: window.queue_wait,
-                service_time: window.service_time,
-                scheduler_delay: Nanos::ZERO,
-            };
+            let signals = Signals::of_gate(&window, self.gate.limit(), Nanos::ZERO);
             shedder.tick(now, &signals, tidegate_overload::CallerMode::Enforce);
         }
     }
@@ -100,11 +93,11 @@ impl Tidegate {
         while let Some((_, ticket)) = self.patience.front().filter(|(until, _)| *until <= now) {
             let refused = self.gate.time_out(Timestamp::from_nanos(now), *ticket);
             if let Some(slot) = refused.and_then(|_| self.waiting.remove(ticket)) {
-                released.refused.push((slot, Place::Gate));
+                released.refused.push((slot, RefusalStage::Gate));
             }
             self.patience.pop_front();
         }
-        // Most have gone long before: without them there is no need to wake for each.
+        // Most have left the queue: removing them saves a wake-up for each.
         while let Some((_, ticket)) = self.patience.front()
             && !self.waiting.contains_key(ticket)
         {
@@ -119,7 +112,7 @@ impl Shield for Tidegate {
         if let Some(shedder) = &self.shedder {
             let sequence = shedder.offer(level);
             if !shedder.judge(level, sequence) {
-                return Answer::Refuse(Place::Threshold);
+                return Answer::Refuse(RefusalStage::Threshold);
             }
         }
         let answer = match self.gate.arrive(Timestamp::from_nanos(now), level, None) {
@@ -132,20 +125,19 @@ impl Shield for Tidegate {
                 self.patience.push_back((until.as_nanos(), ticket));
                 Answer::Wait
             }
-            Turn::Refuse(_) => Answer::Refuse(Place::Gate),
+            Turn::Refuse(_) => Answer::Refuse(RefusalStage::Gate),
         };
-        self.tell(released);
+        self.handle_events(released);
         answer
     }
 
-    fn finished(&mut self, now: u64, done: &Done, released: &mut ReleasedRequests) {
-        let place = usize::try_from(done.slot).unwrap_or(usize::MAX);
-        let held = self.inside.get_mut(place).and_then(Option::take);
+    fn finished(&mut self, now: u64, done: &FinishedRequest, released: &mut ReleasedRequests) {
+        let held = self.inside.get_mut(slot_index(done.slot)).and_then(Option::take);
         if let Some(held) = held {
-            // The server does not know who still listens.
+            // The server does not know which clients have timed out.
             self.gate.leave(Timestamp::from_nanos(now), held, Completion::Succeeded);
         }
-        self.tell(released);
+        self.handle_events(released);
     }
 
     fn wake_at(&self) -> u64 {
@@ -159,11 +151,11 @@ impl Shield for Tidegate {
             self.tick(Timestamp::from_nanos(now));
             self.tick_at = now + self.period;
         }
-        self.tell(released);
+        self.handle_events(released);
     }
 
-    fn dials(&self) -> Dials {
+    fn controls(&self) -> Controls {
         let level = self.shedder.as_ref().map_or(1.0, |shedder| shedder.view().admitted);
-        Dials { level, limit: self.gate.limit() as f64 }
+        Controls { level, limit: self.gate.limit() as f64 }
     }
 }

@@ -139,7 +139,7 @@ fn near_the_limit_slices_get_small_for_the_sake_of_others() {
 }
 
 #[test]
-fn an_empty_remote_is_not_asked_again_before_it_can_give() {
+fn an_empty_remote_is_not_called_again_before_it_has_units() {
     let mut lease = lease();
     let nothing = Decision {
         outcome: Outcome::Refused,
@@ -214,7 +214,7 @@ fn more_is_taken_while_enough_is_left_for_the_way() {
 }
 
 #[test]
-fn a_renewal_replaces_what_ends_before_the_next_one() {
+fn a_renewal_replaces_units_that_expire_before_the_next_one() {
     let mut lease = lease();
     lease.used_steadily(10, START);
     lease.get(10, 800, START);

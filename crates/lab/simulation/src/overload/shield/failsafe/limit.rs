@@ -1,5 +1,5 @@
-//! The limit of failsafe-go: steps by how round trips compare with their average,
-//! held back when more in flight no longer means more throughput.
+//! The limit of failsafe-go: steps by the ratio of round trips to their average, unless more
+//! requests in flight no longer mean more throughput.
 
 use std::collections::VecDeque;
 
@@ -55,7 +55,7 @@ impl AdaptiveLimit {
         self.limit
     }
 
-    /// A request took so long, with so many in flight when it entered.
+    /// Records a round trip and the requests in flight when it began.
     pub(crate) fn sample(&mut self, now: u64, took: u64, in_flight: u32, full: bool) {
         self.samples.push(took);
         self.in_flight_max = self.in_flight_max.max(in_flight);
@@ -63,9 +63,9 @@ impl AdaptiveLimit {
             return;
         }
         let shortest = self.samples.iter().copied().min().unwrap_or(0);
-        let place = whole(QUANTILE * (self.samples.len() - 1) as f64);
-        let place = usize::try_from(place).unwrap_or(0);
-        let (_, high, _) = self.samples.select_nth_unstable(place);
+        let index = whole(QUANTILE * (self.samples.len() - 1) as f64);
+        let index = usize::try_from(index).unwrap_or(0);
+        let (_, high, _) = self.samples.select_nth_unstable(index);
         let rtt = *high as f64;
         let median = self.median(rtt);
         let rtt = self.recent.add(median);
@@ -106,7 +106,7 @@ impl AdaptiveLimit {
         self.limit = next.clamp(1.0, self.max);
     }
 
-    /// More in flight brought no more throughput.
+    /// Whether more requests in flight meant no more throughput.
     fn overdone(&self) -> bool {
         if self.windows.len() < WARM_UP as usize {
             return false;
@@ -116,7 +116,7 @@ impl AdaptiveLimit {
         throughput < 0.0 || (rtt > 0.5 && (throughput < 0.3 || variation < 0.2))
     }
 
-    /// How a column follows the number in flight, and how much it varies.
+    /// The correlation of a column with the requests in flight, and its variation.
     fn correlation(&self, column: usize) -> (f64, f64) {
         let count = self.windows.len() as f64;
         let mean = |of: usize| self.windows.iter().map(|row| row[of]).sum::<f64>() / count;
@@ -125,7 +125,7 @@ impl AdaptiveLimit {
             self.windows.iter().map(|row| (row[a] - x) * (row[b] - y)).sum::<f64>() / count
         };
         let (vx, vy) = (covariance(0, 0, x, x).sqrt(), covariance(column, column, y, y).sqrt());
-        // What varies by less than a hundredth tells nothing.
+        // A variation below a hundredth is noise.
         if vx / x < 0.01 || vy / y < 0.01 {
             return (0.0, vy / y);
         }
@@ -133,7 +133,7 @@ impl AdaptiveLimit {
     }
 }
 
-/// An average that fades, plain while it warms up.
+/// An exponential average, arithmetic while it warms up.
 #[derive(Clone, Copy, Debug)]
 struct Average {
     window: f64,

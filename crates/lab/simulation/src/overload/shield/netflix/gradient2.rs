@@ -8,9 +8,9 @@ pub(crate) struct Gradient2Settings {
     pub(crate) initial: f64,
     pub(crate) min: f64,
     pub(crate) max: f64,
-    /// How much longer than the long-term one a round trip may be.
+    /// How many times the long-term round trip is tolerated.
     pub(crate) tolerance: f64,
-    /// Places on top of the scaled limit.
+    /// Requests in flight above the scaled limit.
     pub(crate) queue: f64,
     pub(crate) smoothing: f64,
 }

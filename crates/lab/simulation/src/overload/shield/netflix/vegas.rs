@@ -21,7 +21,7 @@ impl Default for VegasSettings {
     }
 }
 
-/// The shortest round trip is forgotten after so many samples for each place of the limit.
+/// The shortest round trip is replaced after so many samples, times the limit.
 const PROBE: f64 = 30.0;
 
 #[derive(Clone, Debug)]
