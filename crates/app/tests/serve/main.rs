@@ -16,5 +16,7 @@ mod operating;
 mod redis;
 mod reloading;
 mod serving;
+mod spans;
 mod starting;
+mod statistics;
 mod turns;

@@ -1,9 +1,13 @@
-//! Counts as lines of statsd or DogStatsD.
+//! Statistics as lines of statsd or DogStatsD.
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{Arguments, Write as _};
 
 use super::mogrifier::Mogrifier;
+use super::reading::StatsReading;
+
+/// The longest line: Datadog's agent reads no longer datagrams. A longer line is dropped.
+const LINE_BYTES_MAX: usize = 8_192;
 
 /// The format of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,40 +18,26 @@ pub enum LineFormat {
     DogStatsd,
 }
 
-/// Statistics since the start of the process.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct StatsReading {
-    /// Cumulative counts by name.
-    pub counters: BTreeMap<String, u64>,
-    /// Cumulative histograms of durations.
-    pub timers: Vec<Timer>,
-}
-
-/// A histogram of durations.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Timer {
-    /// Its name.
-    pub name: String,
-    /// For each bucket its representative duration in microseconds, and its cumulative count.
-    pub buckets: Vec<(u64, u64)>,
-}
-
 /// Turns readings into lines of what has grown.
 #[derive(Debug)]
 pub struct LineWriter {
     format: LineFormat,
-    /// The tags of every line: a suffix of names, or the end of lines.
+    /// The tags of every line, sorted: a suffix of names, or the end of lines.
     tags: Vec<(String, String)>,
     mogrifiers: Vec<Mogrifier>,
-    /// What the server has received, by name. It holds the names of one reading.
+    /// The counts that the server has received, by name. It has only names of the last reading, so that its size is
+    /// bounded as the reading is.
     sent: BTreeMap<String, u64>,
 }
 
-/// Lines to send, and the counts that the server knows when it has received them.
+/// Lines to send.
 #[derive(Debug)]
 pub struct Lines {
     text: String,
-    counts: BTreeMap<String, u64>,
+    /// The counts that the server knows when it has received the text up to this offset.
+    counts: Vec<(usize, String, u64)>,
+    /// Lines that were too long.
+    dropped: u64,
 }
 
 impl Lines {
@@ -55,46 +45,61 @@ impl Lines {
     pub fn text(&self) -> &str {
         &self.text
     }
+
+    /// How many lines were left out because they were too long.
+    pub const fn dropped(&self) -> u64 {
+        self.dropped
+    }
 }
 
 impl LineWriter {
-    /// A writer of this format. Tags are sorted, so that a name stays the same.
+    /// A writer of this format. Tags without a key or a value are left out.
     pub fn new(format: LineFormat, tags: &[(String, String)], mogrifiers: Vec<Mogrifier>) -> Self {
-        let clean = |text: &str| text.replace([':', '|', '.', ',', '#', '\n', '='], "_");
-        let mut tags: Vec<_> = tags.iter().map(|(key, value)| (clean(key), clean(value))).collect();
-        tags.sort();
-        LineWriter { format, tags, mogrifiers, sent: BTreeMap::new() }
+        LineWriter { format, tags: sorted_tags(tags), mogrifiers, sent: BTreeMap::new() }
     }
 
-    /// The lines of everything that has grown since the lines that were [sent](Self::sent).
-    pub fn lines(&self, reading: &StatsReading) -> Lines {
-        let mut text = String::new();
-        let mut counts = BTreeMap::new();
+    /// The lines of all gauges, and of counters and timers that have grown since the lines that were
+    /// [confirmed](Self::confirm).
+    pub fn lines(&mut self, reading: &StatsReading) -> Lines {
+        let mut lines = Lines { text: String::new(), counts: Vec::new(), dropped: 0 };
+        let mut names = BTreeSet::new();
         for (name, count) in &reading.counters {
             let grown = self.growth(name, *count);
             if grown > 0 {
-                self.write(&mut text, name, format_args!("{grown}|c"));
+                self.write(&mut lines, name, format_args!("{grown}|c"));
+                lines.counts.push((lines.text.len(), name.clone(), *count));
             }
-            counts.insert(name.clone(), *count);
+            names.insert(name.clone());
         }
-        for Timer { name, buckets } in &reading.timers {
-            for (micros, count) in buckets {
-                let key = format!("{name} {micros}");
-                let grown = self.growth(&key, *count);
+        for (name, value) in &reading.gauges {
+            self.write(&mut lines, name, format_args!("{value}|g"));
+        }
+        for timer in &reading.timers {
+            for (micros, count) in timer.representatives() {
+                let key = format!("{} {micros}", timer.name);
+                let grown = self.growth(&key, count);
                 if grown > 0 {
-                    // One line for many durations: the sample rate tells how many.
-                    let (millis, rate) = (*micros as f64 / 1e3, 1.0 / grown as f64);
-                    self.write(&mut text, name, format_args!("{millis}|ms|@{rate}"));
+                    let millis = micros as f64 / 1e3;
+                    // One line stands for many durations: the sample rate tells how many.
+                    if grown == 1 {
+                        self.write(&mut lines, &timer.name, format_args!("{millis}|ms"));
+                    } else {
+                        let rate = 1.0 / grown as f64;
+                        self.write(&mut lines, &timer.name, format_args!("{millis}|ms|@{rate}"));
+                    }
+                    lines.counts.push((lines.text.len(), key.clone(), count));
                 }
-                counts.insert(key, *count);
+                names.insert(key);
             }
         }
-        Lines { text, counts }
+        self.sent.retain(|name, _| names.contains(name));
+        lines
     }
 
-    /// Remembers that these lines were sent.
-    pub fn sent(&mut self, lines: Lines) {
-        self.sent = lines.counts;
+    /// Remembers that the server has received the lines up to this offset.
+    pub fn confirm(&mut self, lines: &mut Lines, offset: usize) {
+        let received = lines.counts.partition_point(|(end, ..)| *end <= offset);
+        self.sent.extend(lines.counts.drain(..received).map(|(_, name, count)| (name, count)));
     }
 
     /// A count that fell starts again, as after a reload that removed and restored a rule.
@@ -103,19 +108,19 @@ impl LineWriter {
         count.checked_sub(sent).unwrap_or(count)
     }
 
-    fn write(&self, text: &mut String, name: &str, value: std::fmt::Arguments<'_>) {
+    fn write(&self, lines: &mut Lines, name: &str, value: Arguments<'_>) {
+        let text = &mut lines.text;
+        let start = text.len();
         // Writing to a string cannot fail.
         let _ = match self.format {
             LineFormat::Statsd => {
                 text.push_str(name);
-                for (key, value) in &self.tags {
-                    let _ = write!(text, ".__{key}={value}");
-                }
+                write_name_tags(text, &self.tags);
                 writeln!(text, ":{value}")
             }
             LineFormat::DogStatsd => {
-                let rewritten =
-                    self.mogrifiers.iter().find_map(|mogrifier| mogrifier.rewrite(name));
+                let mut mogrifiers = self.mogrifiers.iter();
+                let rewritten = mogrifiers.find_map(|mogrifier| mogrifier.rewrite(name));
                 let (name, own_tags) = rewritten.unwrap_or_else(|| (name.to_owned(), Vec::new()));
                 let _ = write!(text, "{name}:{value}");
                 for (index, (key, value)) in self.tags.iter().chain(&own_tags).enumerate() {
@@ -125,7 +130,31 @@ impl LineWriter {
                 writeln!(text)
             }
         };
+        if text.len() - start > LINE_BYTES_MAX {
+            text.truncate(start);
+            lines.dropped = lines.dropped.saturating_add(1);
+        }
     }
+}
+
+/// Appends tags to a name, as gostats does.
+pub(crate) fn write_name_tags(name: &mut String, tags: &[(String, String)]) {
+    for (key, value) in tags {
+        let _ = write!(name, ".__{key}={value}");
+    }
+}
+
+/// Tags in the order of their keys, with the characters replaced that gostats replaces, and control characters.
+pub(crate) fn sorted_tags(tags: &[(String, String)]) -> Vec<(String, String)> {
+    let clean = |text: &str| -> String {
+        let is_bad = |char: char| matches!(char, '.' | ':' | '|') || char.is_control();
+        text.chars().map(|char| if is_bad(char) { '_' } else { char }).collect()
+    };
+    let is_complete = |(key, value): &&(String, String)| !key.is_empty() && !value.is_empty();
+    let tags = tags.iter().filter(is_complete);
+    let mut tags: Vec<_> = tags.map(|(key, value)| (key.clone(), clean(value))).collect();
+    tags.sort();
+    tags
 }
 
 /// Splits lines into packets of at most this size. A longer line is a packet by itself.
@@ -145,48 +174,68 @@ pub(crate) fn packets(text: &str, bytes_max: usize) -> Vec<&str> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::reading::Timer;
 
     fn counters(counts: &[(&str, u64)]) -> StatsReading {
         let counters = counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
-        StatsReading { counters, timers: Vec::new() }
+        StatsReading { counters, ..StatsReading::default() }
+    }
+
+    /// The lines, as if the server received all of them.
+    fn sent(writer: &mut LineWriter, reading: &StatsReading) -> String {
+        let mut lines = writer.lines(reading);
+        writer.confirm(&mut lines, usize::MAX);
+        lines.text
     }
 
     fn tags() -> Vec<(String, String)> {
-        vec![("zone".to_owned(), "b:1".to_owned()), ("app".to_owned(), "x".to_owned())]
+        let tag = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        vec![tag("zone", "b:1.x|y"), tag("app", "x=y"), tag("empty", "")]
     }
 
     #[test]
     fn only_growth_is_written_and_only_once() {
         let mut writer = LineWriter::new(LineFormat::Statsd, &[], Vec::new());
-        let lines = writer.lines(&counters(&[("a", 3), ("b", 0)]));
-        assert_eq!(lines.text(), "a:3|c\n");
-        writer.sent(lines);
-        assert_eq!(writer.lines(&counters(&[("a", 5), ("b", 1)])).text(), "a:2|c\nb:1|c\n");
+        assert_eq!(sent(&mut writer, &counters(&[("a", 3), ("b", 0)])), "a:3|c\n");
+        assert_eq!(sent(&mut writer, &counters(&[("a", 5), ("b", 1)])), "a:2|c\nb:1|c\n");
+        assert_eq!(sent(&mut writer, &counters(&[("a", 5), ("b", 1)])), "");
     }
 
     #[test]
-    fn lines_that_were_not_sent_are_written_again() {
-        let writer = LineWriter::new(LineFormat::Statsd, &[], Vec::new());
-        drop(writer.lines(&counters(&[("a", 3)])));
-        assert_eq!(writer.lines(&counters(&[("a", 4)])).text(), "a:4|c\n");
-    }
-
-    #[test]
-    fn a_count_that_fell_starts_again() {
+    fn lines_that_were_not_received_are_written_again() {
         let mut writer = LineWriter::new(LineFormat::Statsd, &[], Vec::new());
-        let lines = writer.lines(&counters(&[("a", 9)]));
-        writer.sent(lines);
-        assert_eq!(writer.lines(&counters(&[("a", 2)])).text(), "a:2|c\n");
+        let mut lines = writer.lines(&counters(&[("a", 3), ("b", 3)]));
+        writer.confirm(&mut lines, "a:3|c\n".len());
+        assert_eq!(sent(&mut writer, &counters(&[("a", 4), ("b", 4)])), "a:1|c\nb:4|c\n");
+    }
+
+    #[test]
+    fn a_count_that_fell_or_was_gone_starts_again() {
+        let mut writer = LineWriter::new(LineFormat::Statsd, &[], Vec::new());
+        sent(&mut writer, &counters(&[("a", 9), ("b", 2)]));
+        assert_eq!(sent(&mut writer, &counters(&[("a", 2)])), "a:2|c\n");
+        assert_eq!(sent(&mut writer, &counters(&[("a", 2), ("b", 3)])), "b:3|c\n");
+    }
+
+    #[test]
+    fn gauges_are_written_always() {
+        let mut writer = LineWriter::new(LineFormat::Statsd, &[], Vec::new());
+        let gauges = [("g".to_owned(), 0)].into();
+        let reading = StatsReading { gauges, ..StatsReading::default() };
+        assert_eq!(sent(&mut writer, &reading), "g:0|g\n");
+        assert_eq!(sent(&mut writer, &reading), "g:0|g\n");
     }
 
     #[test]
     fn tags_are_part_of_the_name_or_follow_the_value() {
         let reading = counters(&[("a", 1)]);
-        let statsd = LineWriter::new(LineFormat::Statsd, &tags(), Vec::new());
-        assert_eq!(statsd.lines(&reading).text(), "a.__app=x.__zone=b_1:1|c\n");
-        let dog = LineWriter::new(LineFormat::DogStatsd, &tags(), Vec::new());
-        assert_eq!(dog.lines(&reading).text(), "a:1|c|#app:x,zone:b_1\n");
+        let mut statsd = LineWriter::new(LineFormat::Statsd, &tags(), Vec::new());
+        assert_eq!(sent(&mut statsd, &reading), "a.__app=x=y.__zone=b_1_x_y:1|c\n");
+        let mut dog = LineWriter::new(LineFormat::DogStatsd, &tags(), Vec::new());
+        assert_eq!(sent(&mut dog, &reading), "a:1|c|#app:x=y,zone:b_1_x_y\n");
     }
 
     #[test]
@@ -197,19 +246,26 @@ mod tests {
             Mogrifier::new(r"^a\.(.*)", "short", tag).unwrap(),
             Mogrifier::new(".", "last", Vec::new()).unwrap(),
         ];
-        let writer = LineWriter::new(LineFormat::DogStatsd, &[], mogrifiers);
-        assert_eq!(writer.lines(&counters(&[("a.b", 1)])).text(), "short:1|c|#of:b\n");
+        let mut writer = LineWriter::new(LineFormat::DogStatsd, &[], mogrifiers);
+        assert_eq!(sent(&mut writer, &counters(&[("a.b", 1)])), "short:1|c|#of:b\n");
     }
 
     #[test]
-    fn durations_are_written_with_a_sample_rate() {
-        let timer = Timer { name: "t".to_owned(), buckets: vec![(1_500, 4), (9_000, 0)] };
+    fn equal_durations_are_one_line_with_a_sample_rate() {
+        let buckets = vec![(Some(1_000), 1), (Some(2_000), 4), (None, 0)];
+        let timer = Timer { name: "t".to_owned(), buckets, sum: Duration::ZERO };
         let reading = StatsReading { timers: vec![timer], ..StatsReading::default() };
         let mut writer = LineWriter::new(LineFormat::Statsd, &[], Vec::new());
-        let lines = writer.lines(&reading);
-        assert_eq!(lines.text(), "t:1.5|ms|@0.25\n");
-        writer.sent(lines);
-        assert_eq!(writer.lines(&reading).text(), "");
+        assert_eq!(sent(&mut writer, &reading), "t:0.5|ms\nt:1.5|ms|@0.25\n");
+        assert_eq!(sent(&mut writer, &reading), "");
+    }
+
+    #[test]
+    fn a_line_that_no_agent_reads_is_dropped_and_counted() {
+        let long = "x".repeat(LINE_BYTES_MAX);
+        let mut writer = LineWriter::new(LineFormat::Statsd, &[], Vec::new());
+        let lines = writer.lines(&counters(&[(&long, 1), ("a", 1)]));
+        assert_eq!((lines.text(), lines.dropped()), ("a:1|c\n", 1));
     }
 
     #[test]

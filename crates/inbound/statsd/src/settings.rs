@@ -23,7 +23,7 @@ impl fmt::Display for StatsdAddress {
         match self {
             StatsdAddress::Tcp(address) => write!(f, "tcp://{address}"),
             StatsdAddress::Udp(address) => write!(f, "udp://{address}"),
-            StatsdAddress::Unix(path) => write!(f, "unix://{}", path.display()),
+            StatsdAddress::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
 }
@@ -37,7 +37,7 @@ pub struct StatsdSettings {
     pub format: LineFormat,
     /// Tags of every statistic.
     pub tags: Vec<(String, String)>,
-    /// Rewrites of names; DogStatsD only, as there.
+    /// Rewrites of names; DogStatsD only, as in envoyproxy/ratelimit.
     pub mogrifiers: Vec<Mogrifier>,
     /// The time between two flushes.
     pub flush_interval: Duration,
