@@ -142,7 +142,7 @@ impl<S: CounterStore, C: Clock> Inner<S, C> {
         };
         // Names of counters without `_total` exist only in the older format.
         let format = Format::Prometheus;
-        let page = upstream.render(&stats::read(self)) + &metrics::page(self, format);
+        let page = upstream.render(&stats::read_upstream(self)) + &metrics::page(self, format);
         Ok(answer::typed(HeaderValue::from_static(format.content_type()), page))
     }
 
