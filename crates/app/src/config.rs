@@ -19,6 +19,7 @@ mod validate;
 
 pub(crate) mod gateway;
 pub(crate) mod load;
+pub(crate) mod statistics;
 
 pub(crate) mod check;
 pub(crate) mod reference;
@@ -31,12 +32,13 @@ pub use compat::{Effect, VARIABLES, Variable};
 pub use fields::{
     AccessLog, Config, Debug, Fleet, Gate, Gateway, Grpc, Health, Http, Keepalive, Limiter,
     LimiterSwitches, Log, Memory, Metrics, Overload, Redis, RedisTls, ResponseHeaders, Rules,
-    RulesFrom, Runtime, Sentinel, Shutdown, Store, Tls, Traces, UpstreamLayout, Worker,
+    RulesFrom, Runtime, Sentinel, Shutdown, Statsd, Store, Tls, Traces, UpstreamLayout,
+    UpstreamMetrics, Worker,
 };
 pub use kinds::{
-    Address, Compat, ErrorCodes, KeyLayout, LogFormat, LogLevel, OnRedisError, Password, Percent,
-    Ratio, RedisUrl, San, Secret, SwitchAccess, SwitchMode, Token, TraceProtocol, Url, UrlPath,
-    Workers,
+    Address, Compat, ErrorCodes, KeyLayout, LogFormat, LogLevel, NameRewrite, OnRedisError,
+    Password, Percent, Ratio, RedisUrl, San, Secret, StatsTag, StatsdFormat, StatsdServer,
+    SwitchAccess, SwitchMode, Token, TraceProtocol, Url, UrlPath, Workers,
 };
 pub use layers::{Flag, Input, LoadedConfig, Note, Origin, Weight, resolve, variable_of};
 pub use reference::{compat_reference, example, gateway_reference, reference};

@@ -8,6 +8,7 @@ mod log;
 mod notify;
 mod traces;
 
+mod decision_samples;
 mod engine;
 mod store;
 mod watch;
@@ -23,6 +24,8 @@ mod doors;
 mod lifecycle;
 mod memory;
 mod refusals;
+mod spans;
+mod statistics;
 mod warnings;
 mod welcome;
 
@@ -73,7 +76,7 @@ pub(crate) fn run(args: &ServeArgs, out: &mut Output) -> Result<Exit, Failure> {
     }
     for note in loaded.notes.iter().chain(&switches_without_effect(&loaded.config)) {
         match note.weight {
-            Weight::Warning => tracing::warn!("{}", note.message),
+            Weight::Warning => tracing::warn!(target: log::NOTICE, "{}", note.message),
             Weight::Note => tracing::info!("{}", note.message),
         }
     }
@@ -155,6 +158,8 @@ struct Service<S> {
     /// The watch of the configuration, if that is a file.
     restart: Option<Watch>,
     log_level: LogLevelHandle,
+    /// Seconds since the last report of refusals of the decision service.
+    refusal_ticks: u64,
 }
 
 impl<S: ServiceStore> Service<S> {
@@ -163,12 +168,31 @@ impl<S: ServiceStore> Service<S> {
         let engine = EngineParts::new(config, store, has_traces);
         let store_task = S::start_background(&engine.engine);
         let gateway = GatewayService::start(config, &engine)?;
+        let refusal_ticks = 0;
         let protection = gateway.as_ref().and_then(|gateway| gateway.protection.clone());
         let board = Switchboard::new(Arc::clone(&engine.engine), protection);
         let switches = Switches::start(&config.switches, Arc::new(board));
         let rules = rules::start(config, &engine)?;
         let restart = restart::start(config, input)?;
-        Ok(Service { engine, store_task, gateway, switches, rules, restart, log_level })
+        Ok(Service {
+            engine,
+            store_task,
+            gateway,
+            switches,
+            rules,
+            restart,
+            log_level,
+            refusal_ticks,
+        })
+    }
+
+    /// Logs refusals of the decision service, when it is time; called each second.
+    fn report_refusals(&mut self) {
+        self.refusal_ticks += 1;
+        if self.refusal_ticks >= refusals::REPORT_EVERY.as_secs() {
+            self.refusal_ticks = 0;
+            self.engine.samples.log();
+        }
     }
 
     /// Reads every watched file again.

@@ -19,6 +19,7 @@ const TABLES: &[&[&Metric]] = &[
     tidegate_admin::SWITCHBOARD_METRICS,
     tidegate_overload::OVERLOAD_METRICS,
     tidegate_admin::ADMIN_METRICS,
+    tidegate_statsd::STATSD_METRICS,
 ];
 
 fn metrics() -> impl Iterator<Item = &'static Metric> {

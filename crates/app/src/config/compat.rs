@@ -8,7 +8,7 @@ mod go;
 mod special;
 mod variables;
 
-use tidegate_document::{Fault, Location, Problems};
+use tidegate_document::{Fault, Location, Problems, Scalar, ScalarStyle};
 
 use super::layers::{LayerValue, NamedText, Note, Origin, Weight};
 
@@ -40,7 +40,7 @@ pub(super) const OTHER_DEFAULTS: &[(&str, &str, &str)] = &[
 
 /// Whether upstream has a variable of this name.
 pub(super) fn is_known(name: &str) -> bool {
-    find(name).is_some()
+    find(name).is_some() || special::is_mogrifier(name)
 }
 
 /// Whether the variable holds a secret.
@@ -123,11 +123,11 @@ impl<'s> Environment<'_, 's, '_> {
         };
         match variable.effect {
             Effect::Sets("rules.runtime.root") if own_paths => {
-                self.note(format!("{} has no effect: `rules.paths` is set", variable.name));
+                self.warn(format!("{} has no effect: `rules.paths` is set", variable.name));
             }
             Effect::Sets(path) => self.set(path, translated, &text),
             Effect::Special(_) => {}
-            Effect::Nothing(why) => self.note(format!("{} has no effect: {why}", variable.name)),
+            Effect::Nothing(why) => self.warn(format!("{} has no effect: {why}", variable.name)),
         }
     }
 
@@ -144,8 +144,25 @@ impl<'s> Environment<'_, 's, '_> {
     /// Notes variables that have no effect because another is not true.
     fn note_no_effect(&mut self, variables: &[NamedText<'s>], switch: &str) {
         for NamedText { name, .. } in variables {
-            self.note(format!("{name} has no effect: {switch} is not true"));
+            self.warn(format!("{name} has no effect: {switch} is not true"));
         }
+    }
+
+    /// Sets a list.
+    fn set_list(&mut self, path: &str, items: Vec<String>, from: &NamedText<'s>) {
+        let style = ScalarStyle::Plain;
+        self.given.push(LayerValue {
+            path: path.to_owned(),
+            locations: vec![from.location; items.len()],
+            scalars: items.into_iter().map(|text| Scalar { text: text.into(), style }).collect(),
+            location: from.location,
+            origin: Origin::Variable(from.name.to_owned()),
+        });
+    }
+
+    /// Notes that a variable has no effect. A warning, because a setting that upstream has is gone.
+    fn warn(&mut self, message: String) {
+        self.notes.push(Note { weight: Weight::Warning, message });
     }
 
     fn note(&mut self, message: String) {

@@ -14,8 +14,9 @@ use tidegate_engine::{FailureMode, WhenFull};
 use tidegate_rules::OnStoreError;
 
 use super::kinds::{
-    Address, Compat, ErrorCodes, KeyLayout, LogFormat, LogLevel, OnRedisError, Password, Percent,
-    Ratio, RedisUrl, San, Secret, SwitchAccess, Token, TraceProtocol, Url, UrlPath, Workers,
+    Address, Compat, ErrorCodes, KeyLayout, LogFormat, LogLevel, NameRewrite, OnRedisError,
+    Password, Percent, Ratio, RedisUrl, San, Secret, StatsTag, StatsdFormat, StatsdServer,
+    SwitchAccess, Token, TraceProtocol, Url, UrlPath, Workers,
 };
 
 pub use gateway::{AccessLog, Fleet, Gate, Gateway, LimiterSwitches, Overload, Worker};
@@ -53,6 +54,8 @@ section! {
         switches: LimiterSwitches,
         /// Metrics, active rules, run-time switches.
         debug: Debug,
+        /// Statistics sent to a statsd server.
+        statsd: Statsd,
         /// Where counters are stored.
         store: Store,
         /// How decisions are made and answered.
@@ -209,10 +212,43 @@ section! {
         metrics_listen: Vec<Address> = "",
         /// The path of the metrics at these addresses.
         metrics_path: UrlPath = "/metrics",
+        /// The metrics of envoyproxy/ratelimit at these addresses, before ours.
+        upstream_metrics: UpstreamMetrics,
         /// Limits for the number of metric series.
         metrics: Metrics,
         /// How many of the most refused rules and keys are listed.
         top: u32 = "100" in 1..=100_000,
+    }
+}
+
+section! {
+    /// The metrics of envoyproxy/ratelimit at `metrics_listen`, before ours.
+    UpstreamMetrics {
+        /// Whether to show them.
+        enabled: bool = "false",
+        /// A mapping file of `statsd_exporter`, instead of that of envoyproxy/ratelimit.
+        mapping: Option<PathBuf> = "off",
+        /// Whether durations are in milliseconds; otherwise in seconds, as their names say.
+        milliseconds: bool = "false",
+    }
+}
+
+section! {
+    /// Statistics sent to a statsd server.
+    Statsd {
+        /// The server: `udp://HOST:PORT`, `tcp://HOST:PORT` or `unix:PATH`. Setting it enables
+        /// this section.
+        address: Option<StatsdServer> = "off",
+        /// The format of lines: tags in the name, or after the value.
+        format: StatsdFormat = "statsd",
+        /// The time between two flushes.
+        flush_interval: Duration = "10s" in 10..=DAY,
+        /// Tags of every statistic, each `KEY:VALUE`.
+        tags: Vec<StatsTag> = "",
+        /// Rewrites of names with `format: dogstatsd`, each `PATTERN -> NAME KEY:VALUE ...`. The
+        /// pattern is a regular expression, and `$1` is the text of its first group. The first
+        /// that matches a name applies.
+        mogrifiers: Vec<NameRewrite> = "",
     }
 }
 
@@ -378,6 +414,12 @@ section! {
         level: LogLevel = "info",
         /// `auto` is text on a terminal and JSON otherwise.
         format: LogFormat = "auto",
+        /// How the caller of a refused request is named in logs and spans of the decision service:
+        /// by the entries of its descriptor, hashed, or not at all.
+        caller: CallerFormat = "hashed",
+        /// How many refusals of the decision service are logged as examples, per ten seconds; 0 for
+        /// none.
+        refusal_samples: u32 = "10" in 0..=1_000,
     }
 }
 

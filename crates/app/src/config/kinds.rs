@@ -3,6 +3,7 @@
 mod address;
 mod choice;
 mod number;
+mod statistics;
 mod text;
 
 pub use address::Address;
@@ -11,6 +12,7 @@ pub use choice::{
     TraceProtocol,
 };
 pub use number::{Percent, Ratio, Workers};
+pub use statistics::{NameRewrite, StatsTag, StatsdFormat, StatsdServer};
 pub use text::{Password, RedisUrl, San, Secret, Token, Url, UrlPath};
 
 #[cfg(test)]

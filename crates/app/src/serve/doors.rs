@@ -16,9 +16,12 @@ use tidegate_server::{
     Server, Tls, TlsFiles,
 };
 use tidegate_spans::TracedDoor;
+use tidegate_statsd::SenderFigures;
 
 use super::engine::EngineParts;
 use super::gateway_document::{self, DocumentWatch};
+use super::spans;
+use super::statistics::StatsThread;
 use super::store::ServiceStore;
 use super::{Service, rules, system_failure, watch};
 use crate::config::{self, Compat, Config, ErrorCodes, Token, Workers, count};
@@ -40,6 +43,7 @@ pub(super) struct Doors {
     pub(super) certificates: Vec<(&'static str, Tls)>,
     /// Whether the log has the texts of envoyproxy/ratelimit too.
     compat: bool,
+    statistics: Option<StatsThread>,
 }
 
 impl Doors {
@@ -60,7 +64,10 @@ impl Doors {
         let rls = rls(config, parts, &grpc_health)
             .needing_rules(Arc::new(move || rules::are_loaded(&loaded)));
         let http = http(config, service, &rls);
-        let debug = debug(config, service, &rls)?;
+        let statsd = config::statistics::sender_settings(&config.statsd);
+        let statsd = statsd.map(|settings| (settings, Arc::new(SenderFigures::default())));
+        let figures = statsd.as_ref().map(|(_, figures)| Arc::clone(figures));
+        let debug = debug(config, service, &rls, figures)?;
         let (grpc_tls, http_tls) = (tls(&config.grpc.tls)?, tls(&config.http.tls)?);
         let gateway_tls = if service.gateway.is_some() { tls(&config.gateway.tls)? } else { None };
         let certificates = [("grpc", &grpc_tls), ("http", &http_tls), ("gateway", &gateway_tls)]
@@ -69,8 +76,9 @@ impl Doors {
             .collect();
         let listening = Vec::new();
         let compat = config.compat == Compat::EnvoyRatelimit;
+        let statistics = None;
         let mut doors =
-            Doors { server, debug_server, listening, grpc_health, certificates, compat };
+            Doors { server, debug_server, listening, grpc_health, certificates, compat, statistics };
 
         let grpc = endpoint("grpc", Protocol::Http2, &config.grpc.listen, grpc_tls)
             .limits(grpc_limits(&config.grpc));
@@ -87,7 +95,7 @@ impl Doors {
                 .limits(gateway_limits(fields))
                 .proxy_protocol_from(hops);
             doors.add(doors.server.open_for_peers(endpoint, move |peer| {
-                TracedDoor::new(gateway.for_peer(peer), tracer.clone())
+                spans::gateway_door(gateway.for_peer(peer), tracer.clone())
             }))?;
         }
         let limits = ConnectionLimits {
@@ -99,6 +107,11 @@ impl Doors {
         let metrics_page = debug.metrics_only(config.debug.metrics_path.as_str());
         doors.add(doors.debug_server.open(metrics.limits(limits), metrics_page))?;
         let pages = endpoint("debug", Protocol::Auto, &config.debug.listen, None);
+        if let Some((settings, figures)) = statsd {
+            let read = debug.clone();
+            let thread = StatsThread::start(settings, figures, move || read.statistics())?;
+            doors.statistics = Some(thread);
+        }
         doors.add(doors.debug_server.open(pages.limits(limits), debug))?;
         let grpc_health = doors.grpc_health.clone();
         parts.health.on_change(move |ready| grpc_health.set_serving(ready));
@@ -113,6 +126,9 @@ impl Doors {
     /// Lets requests finish, and closes. Returns how many connections had to be cut.
     pub(super) async fn close(self, grace: Duration) -> usize {
         let cut = self.server.stop(grace).await;
+        if let Some(statistics) = self.statistics {
+            statistics.finish();
+        }
         // Last, so that operators can watch the stop.
         self.debug_server.stop(Duration::ZERO).await;
         cut
@@ -200,6 +216,7 @@ fn debug<S: ServiceStore>(
     config: &Config,
     service: &Service<S>,
     rls: &Rls<S>,
+    figures: Option<Arc<SenderFigures>>,
 ) -> Result<DebugDoor<S, SystemClock>, Failure> {
     let Service { engine: parts, rules, gateway, .. } = service;
     let settings = DebugSettings {
@@ -220,6 +237,9 @@ fn debug<S: ServiceStore>(
     meters.extend(gateway.as_ref().map(|service| Arc::clone(&service.meter)));
     let gateway = gateway.as_ref().map(|service| service.gateway.clone());
     let collectors = gateway.clone().map(|gateway| Arc::new(gateway) as Arc<dyn Collector>);
+    let figures = figures.map(|figures| figures as Arc<dyn Collector>);
+    let upstream_metrics =
+        config::statistics::upstream_metrics(&config.debug, &config.statsd.tags)?;
     let gateway_page = gateway.map(|gateway| gateway_document::page(gateway, document));
     let counted = rls.clone();
     let parts = DebugParts {
@@ -227,6 +247,8 @@ fn debug<S: ServiceStore>(
         version: env!("CARGO_PKG_VERSION"),
         observations: Arc::clone(&parts.observations),
         meters,
+        health_meter: Some(rls.health_meter()),
+        upstream_metrics,
         log_level: Some(Box::new(service.log_level.clone())),
         rules: Some(Box::new(move || watch::delivery(&rules.status()))),
         reload: Some(Box::new(move || {
@@ -244,7 +266,7 @@ fn debug<S: ServiceStore>(
             },
         ),
         gateway_page,
-        collectors: collectors.into_iter().collect(),
+        collectors: collectors.into_iter().chain(figures).collect(),
         on_change: Some(Box::new(|change: &Change| {
             tracing::warn!(%change, "changed at run time");
         })),

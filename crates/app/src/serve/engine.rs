@@ -8,6 +8,7 @@ use tidegate_http_api::Health;
 use tidegate_metrics::Meter;
 use tidegate_spans::SpanNotes;
 
+use super::decision_samples::DecisionSamples;
 use super::store::ServiceStore;
 use crate::config::{Compat, Config, count};
 
@@ -16,6 +17,8 @@ use crate::config::{Compat, Config, count};
 pub(super) struct EngineParts<S> {
     pub(super) engine: Arc<Engine<S>>,
     pub(super) observations: Arc<Observations>,
+    /// Refused requests of the decision service, for the log.
+    pub(super) samples: Arc<DecisionSamples>,
     pub(super) health: Health,
     /// Counts the requests over gRPC.
     pub(super) rls_meter: Arc<Meter>,
@@ -32,7 +35,12 @@ impl<S: ServiceStore> EngineParts<S> {
             near_millionths,
             overrides: config.compat == Compat::EnvoyRatelimit,
         }));
-        let observer = VerdictObserver { observations: Arc::clone(&observations), has_traces };
+        let samples = Arc::new(DecisionSamples::new(&config.log));
+        let observer = VerdictObserver {
+            observations: Arc::clone(&observations),
+            samples: Arc::clone(&samples),
+            has_traces,
+        };
         let engine = store
             .engine()
             .with_failure_mode(config.limiter.failure_mode.0)
@@ -43,6 +51,7 @@ impl<S: ServiceStore> EngineParts<S> {
         EngineParts {
             engine: Arc::new(engine),
             observations,
+            samples,
             health: Health::new(),
             rls_meter: Arc::new(Meter::new("grpc")),
             http_meter: Arc::new(Meter::new("http")),
@@ -50,24 +59,29 @@ impl<S: ServiceStore> EngineParts<S> {
     }
 }
 
-/// Passes verdicts to the debug port and, with traces, to the current span.
+/// Passes verdicts to the debug port, to the sampled refusals and, with traces, to the current span.
 struct VerdictObserver {
     observations: Arc<Observations>,
+    samples: Arc<DecisionSamples>,
     has_traces: bool,
 }
 
 impl Observer for VerdictObserver {
     fn observe(&self, verb: Verb, request: &Request<'_>, verdict: &Verdict) {
         self.observations.observe(verb, request, verdict);
+        if !verdict.is_admitted() {
+            self.samples.offer(request, verdict);
+        }
         if self.has_traces {
-            SpanNotes.observe(verb, request, verdict);
+            SpanNotes.observe(request, verdict, || self.samples.note(request, verdict));
         }
     }
 
     fn observe_turned_away(&self, request: &Request<'_>, verdict: &Verdict) {
         self.observations.observe_turned_away(request, verdict);
+        self.samples.offer(request, verdict);
         if self.has_traces {
-            SpanNotes.observe_turned_away(request, verdict);
+            SpanNotes.observe_turned_away(verdict, || self.samples.note(request, verdict));
         }
     }
 }

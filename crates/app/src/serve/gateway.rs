@@ -45,6 +45,7 @@ impl<S: ServiceStore> GatewayService<S> {
         let document = config::gateway::load(path)?;
         let files = DocumentFiles::read(path, &document);
         let settings = settings(&config.gateway, document.settings());
+        parts.samples.leave_out(&settings.domain);
         let protection = protection::of(config);
         let meter = Arc::new(Meter::new("gateway"));
         let gateway_parts = GatewayParts {
@@ -116,6 +117,7 @@ impl<S> Drop for GatewayService<S> {
 /// The document's settings with those of the configuration.
 pub(super) fn settings(gateway: &config::Gateway, document: &GatewaySettings) -> GatewaySettings {
     let log = &gateway.access_log;
+    let caller_format = caller_format(log.caller);
     let access_log = log.to.as_ref().map(|_| AccessLogSettings {
         format: log.format,
         caller: log.caller,
@@ -123,7 +125,22 @@ pub(super) fn settings(gateway: &config::Gateway, document: &GatewaySettings) ->
         waiting_max: count(log.waiting_max),
     });
     let sample_refusals: Option<Duration> = REPORT_EVERY.checked_div(gateway.refusal_samples);
-    GatewaySettings { access_log, sample_refusals, ..document.clone() }
+    GatewaySettings {
+        access_log,
+        sample_refusals,
+        caller_format,
+        request_ids: gateway.request_ids,
+        ..document.clone()
+    }
+}
+
+/// How callers are shown.
+pub(super) const fn caller_format(format: config::CallerFormat) -> CallerFormat {
+    match format {
+        config::CallerFormat::Plain => CallerFormat::Plain,
+        config::CallerFormat::Hashed => CallerFormat::Hashed,
+        config::CallerFormat::Off => CallerFormat::Off,
+    }
 }
 
 fn access_log(log: &config::AccessLog) -> Result<Option<Box<dyn Write + Send>>, Failure> {

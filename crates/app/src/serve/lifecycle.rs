@@ -65,6 +65,7 @@ pub(super) async fn serve_until_stopped<S: ServiceStore>(
                 update_readiness(config, &doors, service);
                 refresh_certificates(&doors);
                 warnings.tick(config, service);
+                service.report_refusals();
                 trimmer.tick();
             }
             _ = beat.tick() => manager.alive(),

@@ -14,6 +14,9 @@ use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
 
 use crate::config::{Log, LogFormat};
 
+/// The target of warnings that are logged at every level: settings that have no effect.
+pub(super) const NOTICE: &str = "tidegate_notice";
+
 /// Reads and changes the level while the service runs.
 #[derive(Clone)]
 pub(super) struct LogLevelHandle {
@@ -66,7 +69,9 @@ pub(super) fn start(log: &Log) -> Result<LogLevelHandle, String> {
 fn filter(level: &str) -> Result<EnvFilter, String> {
     let is_known = |part: &str| !part.is_empty() && part.parse::<LevelFilter>().is_ok();
     let mut parts = level.split(',').map(str::trim);
-    let parsed = EnvFilter::builder().parse(level).ok();
+    let is_off = level.trim().eq_ignore_ascii_case("off");
+    let notices = if is_off { String::new() } else { format!(",{NOTICE}=warn") };
+    let parsed = EnvFilter::builder().parse(format!("{level}{notices}")).ok();
     let filter = parsed.filter(|_| parts.all(|part| part.contains('=') || is_known(part)));
     filter.ok_or_else(|| {
         format!(

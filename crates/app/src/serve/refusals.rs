@@ -56,9 +56,24 @@ impl RefusalLog {
         if let Some(more) = grown.len().checked_sub(LINES_MAX).filter(|more| *more > 0) {
             tracing::info!(more, "further kinds of refusals are in the metrics");
         }
-        for RefusedRequest { client, route, code, .. } in take_examples() {
+        for RefusedRequest { client, route, code, details, .. } in take_examples() {
             let client = client.map(|client| client.to_string()).unwrap_or_default();
-            tracing::info!(client, route = &*route, code, "example of a refused request");
+            let (limit, refused_by) = details
+                .as_ref()
+                .map_or((None, None), |details| (details.limit.as_deref(), details.refused_by));
+            let (category, caller) = details
+                .as_ref()
+                .map_or((None, None), |details| (details.category, details.caller.as_deref()));
+            tracing::info!(
+                client,
+                route = &*route,
+                code,
+                limit,
+                refused_by,
+                category,
+                caller,
+                "example of a refused request"
+            );
         }
     }
 

@@ -34,7 +34,7 @@ impl Traces {
             TraceProtocol::Grpc => builder.with_tonic().with_endpoint(endpoint).build(),
             TraceProtocol::Http => {
                 let http = builder.with_http().with_protocol(Protocol::HttpBinary);
-                http.with_endpoint(endpoint).build()
+                http.with_endpoint(traces_url(endpoint)).build()
             }
         };
         let exporter = exporter.map_err(|error| {
@@ -67,6 +67,15 @@ impl Traces {
     }
 }
 
+/// The URL for spans. An endpoint without a path is the base of all signals, as OpenTelemetry has it.
+fn traces_url(endpoint: &str) -> String {
+    let (_, rest) = endpoint.split_once("://").unwrap_or(("", endpoint));
+    match rest.split_once('/') {
+        None | Some((_, "")) => format!("{}/v1/traces", endpoint.trim_end_matches('/')),
+        Some(_) => endpoint.to_owned(),
+    }
+}
+
 fn resource(traces: &config::Traces) -> Resource {
     let optional = [
         ("service.namespace", &traces.service_namespace),
@@ -80,4 +89,17 @@ fn resource(traces: &config::Traces) -> Resource {
         .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))
         .with_attributes(set)
         .build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_base_url_gets_the_path_of_traces() {
+        for base in ["http://c:4318", "http://c:4318/"] {
+            assert_eq!(traces_url(base), "http://c:4318/v1/traces");
+        }
+        assert_eq!(traces_url("http://c/otlp/v1/traces"), "http://c/otlp/v1/traces");
+    }
 }

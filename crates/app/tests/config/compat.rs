@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tidegate_app::config::{
-    Compat, Config, Effect, ErrorCodes, LogFormat, LogLevel, OnRedisError, RulesFrom,
+    Compat, Config, Effect, ErrorCodes, LogFormat, LogLevel, OnRedisError, RulesFrom, StatsdFormat,
     TraceProtocol, VARIABLES, Weight,
 };
 
@@ -28,7 +28,13 @@ fn every_variable_of_upstream_is_known_exactly_once() {
     let missing: Vec<_> = expected.difference(&known).collect();
     assert!(missing.is_empty(), "{missing:?}");
     let more: Vec<_> = known.difference(&expected).copied().collect();
-    assert_eq!(more, ["OTEL_EXPORTER_OTLP_ENDPOINT", "USE_CALENDAR_MONTH_RATE_LIMIT"]);
+    let newer = [
+        "OTEL_EXPORTER_OTLP_ENDPOINT",
+        "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+        "STATSD_PROTOCOL",
+        "USE_CALENDAR_MONTH_RATE_LIMIT",
+    ];
+    assert_eq!(more, newer);
 }
 
 #[test]
@@ -54,10 +60,10 @@ fn every_variable_without_effect_is_said_with_the_reason() {
     for variable in VARIABLES {
         let Effect::Nothing(why) = variable.effect else { continue };
         let value = if variable.default.is_empty() { "1" } else { variable.default };
-        let value = if variable.name == "EXTRA_TAGS" { "a:b" } else { value };
         let loaded = compat(&[(variable.name, value)]);
         let note = format!("{} has no effect: {why}", variable.name);
-        assert!(notes(&loaded).contains(&note.as_str()), "{note}");
+        let said = loaded.notes.iter().find(|other| other.message == note);
+        assert_eq!(said.map(|said| said.weight), Some(Weight::Warning), "{note}");
         without += 1;
     }
     assert!(without > 30, "{without}");
@@ -243,4 +249,53 @@ fn bad_values_of_upstream_are_errors_that_name_the_variable() {
         assert!(said.contains(&format!(" --> {name}:1:1\n")), "{said}");
         assert_eq!(said.matches("error[").count(), 1, "{said}");
     }
+}
+
+/// The field as `config show` prints it.
+fn address(variables: &[(&str, &str)]) -> String {
+    let statsd = compat(variables).config.statsd;
+    statsd.address.map_or_else(|| "off".to_owned(), |address| address.to_string())
+}
+
+#[test]
+fn statistics_are_sent_where_upstream_sends_them() {
+    assert_eq!(address(&[]), "tcp://localhost:8125");
+    assert_eq!(address(&[("USE_STATSD", "false")]), "off");
+    assert_eq!(address(&[("DISABLE_STATS", "true")]), "off");
+    assert_eq!(address(&[("STATSD_HOST", "agent"), ("STATSD_PORT", "9")]), "tcp://agent:9");
+    assert_eq!(address(&[("STATSD_HOST", "::1"), ("STATSD_PROTOCOL", "udp")]), "udp://[::1]:8125");
+    assert_eq!(address(&[("STATSD_HOST", "unix:///run/s")]), "unix:/run/s");
+    assert_eq!(address(&[("USE_DOG_STATSD", "true")]), "udp://localhost:8125");
+    assert_eq!(address(&[("USE_PROMETHEUS", "true")]), "off");
+    let off = compat(&[("USE_STATSD", "0"), ("STATSD_HOST", "agent")]);
+    assert!(notes(&off).contains(&"STATSD_HOST has no effect: USE_STATSD is not true"));
+    let said = compat_problems(&[("STATSD_PROTOCOL", "sctp"), ("EXTRA_TAGS", "a=b")]);
+    assert!(said.contains("`sctp` is not a protocol of statsd"), "{said}");
+    assert!(said.contains("`a=b` is not a list of pairs"), "{said}");
+}
+
+#[test]
+fn mogrifiers_are_read_from_their_own_variables() {
+    let dog = [("USE_DOG_STATSD", "true"), ("USE_DOG_STATSD_MOGRIFIERS", "HITS")];
+    let said = compat_problems(&dog);
+    assert!(said.contains("no PATTERN specified for mogrifier HITS"), "{said}");
+    let parts = [
+        ("DOG_STATSD_MOGRIFIER_HITS_PATTERN", r"^a\.(.{1,3})$"),
+        ("DOG_STATSD_MOGRIFIER_HITS_NAME", "a"),
+        ("DOG_STATSD_MOGRIFIER_HITS_TAGS", "b:$1,c:d"),
+    ];
+    let loaded = compat(&[&dog[..], &parts[..]].concat());
+    assert_eq!(loaded.config.statsd.mogrifiers.len(), 1);
+    assert_eq!(loaded.config.statsd.format, StatsdFormat::DogStatsd);
+}
+
+#[test]
+fn the_endpoint_of_all_signals_is_a_base_url() {
+    let endpoint =
+        |variables: &[(&str, &str)]| compat(variables).config.traces.endpoint.as_str().to_owned();
+    let base = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4318/x/");
+    assert_eq!(endpoint(&[base]), "http://c:4318/x/v1/traces");
+    assert_eq!(endpoint(&[base, ("TRACING_EXPORTER_PROTOCOL", "gRPC")]), "http://c:4318/x/");
+    let own = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://c:4318/own");
+    assert_eq!(endpoint(&[base, own]), "http://c:4318/own");
 }

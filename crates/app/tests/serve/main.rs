@@ -18,5 +18,7 @@ mod redis;
 mod regions;
 mod reloading;
 mod serving;
+mod spans;
 mod starting;
+mod statistics;
 mod turns;

@@ -17,6 +17,7 @@ use hyper::service::Service;
 use tidegate_access::{AccessError, BodyError, BodyLimits, read_body};
 use tidegate_engine::{Clock, CounterStore, Engine};
 use tidegate_metrics::Format;
+use tidegate_statsd::StatsReading;
 
 use super::answer::{self, Answer, Problem};
 use super::change::{Change, ChangeCounts, ChangeKind};
@@ -68,6 +69,11 @@ impl<S: CounterStore, C: Clock> DebugDoor<S, C> {
     #[must_use]
     pub fn metrics_only(&self, path: &str) -> Self {
         DebugDoor { metrics_only: Some(path.into()), ..self.clone() }
+    }
+
+    /// All statistics now, as the page `/stats` has them.
+    pub fn statistics(&self) -> StatsReading {
+        stats::read(&self.inner)
     }
 
     async fn answer<B: Body<Data = Bytes>>(&self, head: &Parts, body: B) -> Answer {
@@ -131,7 +137,13 @@ impl<S: CounterStore, C: Clock> Inner<S, C> {
             let detail = "metrics are read with GET";
             return Err(Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail));
         }
-        Ok(self.metrics(&head.headers))
+        let Some(upstream) = &self.parts.upstream_metrics else {
+            return Ok(self.metrics(&head.headers));
+        };
+        // Names of counters without `_total` exist only in the older format.
+        let format = Format::Prometheus;
+        let page = upstream.render(&stats::read_upstream(self)) + &metrics::page(self, format);
+        Ok(answer::typed(HeaderValue::from_static(format.content_type()), page))
     }
 
     /// The page of metrics in the format that the header fields ask for.
@@ -153,8 +165,8 @@ impl<S: CounterStore, C: Clock> Inner<S, C> {
             Page::Stats => {
                 let stats = stats::read(self);
                 match format {
-                    PageFormat::Text => answer::text(stats.lines()),
-                    PageFormat::Json => answer::json(&stats),
+                    PageFormat::Text => answer::text(stats::lines(&stats)),
+                    PageFormat::Json => answer::json(&stats.values()),
                 }
             }
             Page::Top => {

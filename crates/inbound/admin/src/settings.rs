@@ -9,6 +9,7 @@ use super::limiters::Switchboard;
 use super::observations::Observations;
 use tidegate_access::{AccessPolicy, HostNames};
 use tidegate_metrics::{Collector, Meter};
+use tidegate_statsd::UpstreamMetrics;
 
 /// The settings of the debug port.
 #[derive(Clone, Debug)]
@@ -60,6 +61,10 @@ pub struct DebugParts {
     pub observations: Arc<Observations>,
     /// The requests of each door.
     pub meters: Vec<Arc<Meter>>,
+    /// Counts health checks over gRPC, for the statistics of envoyproxy/ratelimit.
+    pub health_meter: Option<Arc<Meter>>,
+    /// Shows the metrics of envoyproxy/ratelimit where metrics are the only page.
+    pub upstream_metrics: Option<UpstreamMetrics>,
     /// The log level.
     pub log_level: Option<Box<dyn LogLevel>>,
     /// The delivery of rules.

@@ -7,34 +7,17 @@
 mod name;
 mod upstream;
 
-use std::collections::BTreeMap;
-
-use serde::Serialize;
 use tidegate_engine::{Clock, outcomes};
+use tidegate_statsd::{StatsReading, Timer};
 
 use super::observations::Reason;
 use super::service::Inner;
 use name::clean;
-use tidegate_metrics::AnswerKind;
+use tidegate_metrics::{AnswerKind, DURATION_BOUNDS_MICROS, MeterReading};
 
-/// Counts by name.
-#[derive(Debug, Default, Serialize)]
-#[serde(transparent)]
-pub(super) struct StatsReading {
-    counts: BTreeMap<String, u64>,
-}
-
-impl StatsReading {
-    /// Adds to a count: two labels may have the same name once they are cleaned.
-    fn add(&mut self, name: String, count: u64) {
-        let sum = self.counts.entry(name).or_default();
-        *sum = sum.saturating_add(count);
-    }
-
-    /// One line for each count.
-    pub(super) fn lines(&self) -> String {
-        self.counts.iter().map(|(name, count)| format!("{name}: {count}\n")).collect()
-    }
+/// The values of a reading as `name: value` lines.
+pub(super) fn lines(reading: &StatsReading) -> String {
+    reading.values().iter().map(|(name, value)| format!("{name}: {value}\n")).collect()
 }
 
 /// Reads all counts, under the names of the settings.
@@ -42,13 +25,20 @@ pub(super) fn read<S, C: Clock>(door: &Inner<S, C>) -> StatsReading {
     if door.parts.settings.compat { upstream::read(door) } else { ours(door) }
 }
 
+/// Reads all counts under the names of envoyproxy/ratelimit, whatever the settings say.
+pub(super) fn read_upstream<S, C: Clock>(door: &Inner<S, C>) -> StatsReading {
+    upstream::read(door)
+}
+
 fn ours<S, C: Clock>(door: &Inner<S, C>) -> StatsReading {
     let mut stats = StatsReading::default();
     for meter in &door.parts.meters {
-        for (answer, count) in AnswerKind::ALL.iter().zip(meter.read().answers) {
+        let (name, reading) = (meter.door(), meter.read());
+        for (answer, count) in AnswerKind::ALL.iter().zip(reading.answers) {
             let answer = answer.as_str();
-            stats.add(format!("tidegate.requests.{}.{answer}", meter.door()), count);
+            stats.add(format!("tidegate.requests.{name}.{answer}"), count);
         }
+        stats.timers.push(timer(format!("tidegate.requests.{name}.duration"), &reading));
     }
     for reason in Reason::ALL {
         let count = door.parts.observations.undecided(reason);
@@ -73,4 +63,10 @@ fn ours<S, C: Clock>(door: &Inner<S, C>) -> StatsReading {
         stats.add(format!("tidegate.{document}.load_failures"), reading.failures);
     }
     stats
+}
+
+/// The durations of a meter.
+fn timer(name: String, reading: &MeterReading) -> Timer {
+    let bounds = DURATION_BOUNDS_MICROS.iter().copied().map(Some).chain([None]);
+    Timer { name, buckets: bounds.zip(reading.buckets).collect(), sum: reading.total }
 }

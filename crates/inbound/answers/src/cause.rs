@@ -50,6 +50,20 @@ impl Cause {
         }
     }
 
+    /// The limiter that refuses for this cause.
+    pub const fn limiter(self) -> &'static str {
+        match self {
+            Cause::Rate => "rate",
+            Cause::Concurrency => "concurrency",
+            Cause::Undecided => "store",
+            Cause::Overload(OverloadCause::ShedWorker) => "worker",
+            Cause::Overload(OverloadCause::ShedFleet) => "fleet",
+            Cause::Overload(
+                OverloadCause::QueueFull | OverloadCause::QueueTimeout | OverloadCause::Deadline,
+            ) => "gate",
+        }
+    }
+
     /// The position in [`Cause::ALL`].
     pub const fn index(self) -> usize {
         match self {

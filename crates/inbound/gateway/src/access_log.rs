@@ -25,8 +25,9 @@ use tidegate_engine::Timestamp;
 use tidegate_overload::Category;
 
 use super::settings::{AccessLogFormat, AccessLogSettings, CallerFormat};
+use super::tally::Outcome;
 
-const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub(super) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// Bytes of the hash of a caller: enough that no two callers of a log are the same.
@@ -57,6 +58,76 @@ pub(super) struct Record {
     pub(super) refused_by: Option<&'static str>,
     /// The server that answered.
     pub(super) upstream: Option<Authority>,
+    /// Whether it becomes a line of the log.
+    pub(super) is_logged: bool,
+    /// Whether its response has [`RequestDetails`].
+    pub(super) is_traced: bool,
+}
+
+/// Marks a request whose response is to have [`RequestDetails`], as an extension of the request.
+#[derive(Clone, Copy, Debug)]
+pub struct DetailsWanted;
+
+/// What the gateway knows of a request, as an extension of its response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestDetails {
+    /// The name of its route.
+    pub route: Option<Box<str>>,
+    /// How it ended: `served`, `rate_limited`, `shed_worker` and others, as in the access log.
+    pub code: &'static str,
+    /// Whether a limiter refused it.
+    pub is_refused: bool,
+    /// The limit that refused it.
+    pub limit: Option<CompactString>,
+    /// The limiter that refused it.
+    pub refused_by: Option<&'static str>,
+    /// Its category; [`None`] if it is not decided.
+    pub category: Option<&'static str>,
+    /// Its caller, as the settings show it.
+    pub caller: Option<String>,
+    /// Its `x-request-id`.
+    pub request_id: Option<HeaderValue>,
+}
+
+impl Record {
+    pub(super) fn new(head: &Parts, client: Option<IpAddr>, began: Timestamp) -> Self {
+        Record {
+            began,
+            client,
+            method: head.method.clone(),
+            uri: head.uri.clone(),
+            version: head.version,
+            user_agent: head.headers.get(USER_AGENT).cloned(),
+            referer: head.headers.get(REFERER).cloned(),
+            request_id: head.headers.get(X_REQUEST_ID).cloned(),
+            trace_parent: head.headers.get(TRACEPARENT).cloned(),
+            category: None,
+            caller: None,
+            limit: None,
+            refused_by: None,
+            upstream: None,
+            is_logged: false,
+            is_traced: false,
+        }
+    }
+
+    pub(super) fn details(
+        &self,
+        route: Option<Box<str>>,
+        outcome: Outcome,
+        caller: CallerFormat,
+    ) -> RequestDetails {
+        RequestDetails {
+            route,
+            code: outcome.code(),
+            is_refused: matches!(outcome, Outcome::Refused(_)),
+            limit: self.limit.clone(),
+            refused_by: self.refused_by,
+            category: self.category.map(Category::name),
+            caller: self.caller.as_deref().and_then(|name| show_caller(name, caller)),
+            request_id: self.request_id.clone(),
+        }
+    }
 }
 
 /// A line of the log, known when the request has ended.
@@ -113,32 +184,10 @@ impl AccessLog {
         Ok(AccessLog { lines, one_of: settings.one_of, seen, dropped, queued, written })
     }
 
-    /// A record of this request, if it is sampled.
-    pub(super) fn record(
-        &self,
-        head: &Parts,
-        client: Option<IpAddr>,
-        began: Timestamp,
-    ) -> Option<Box<Record>> {
+    /// Whether the next request is sampled.
+    pub(super) fn samples_next(&self) -> bool {
         let seen = self.seen.fetch_add(1, Ordering::Relaxed);
-        seen.is_multiple_of(self.one_of.get()).then(|| {
-            Box::new(Record {
-                began,
-                client,
-                method: head.method.clone(),
-                uri: head.uri.clone(),
-                version: head.version,
-                user_agent: head.headers.get(USER_AGENT).cloned(),
-                referer: head.headers.get(REFERER).cloned(),
-                request_id: head.headers.get(X_REQUEST_ID).cloned(),
-                trace_parent: head.headers.get(TRACEPARENT).cloned(),
-                category: None,
-                caller: None,
-                limit: None,
-                refused_by: None,
-                upstream: None,
-            })
-        })
+        seen.is_multiple_of(self.one_of.get())
     }
 
     pub(super) fn write(&self, line: LogLine) {
@@ -213,7 +262,7 @@ impl LogLine {
             "limit": record.limit.as_deref(),
             "refused_by": record.refused_by,
             "category": record.category.map(Category::as_str),
-            "caller": record.caller.as_deref().and_then(|name| caller_text(name, caller)),
+            "caller": record.caller.as_deref().and_then(|name| show_caller(name, caller)),
             "upstream": record.upstream.as_ref().map(Authority::as_str),
             "request_id": text(&record.request_id),
             "trace_id": record.trace_parent.as_ref().and_then(trace_id),
@@ -243,7 +292,8 @@ impl LogLine {
     }
 }
 
-fn caller_text(name: &str, format: CallerFormat) -> Option<String> {
+/// The name of a caller as the settings show it: in clear, as the start of its SHA-256, or not at all.
+pub fn show_caller(name: &str, format: CallerFormat) -> Option<String> {
     match format {
         CallerFormat::Plain => Some(name.to_owned()),
         CallerFormat::Hashed => {

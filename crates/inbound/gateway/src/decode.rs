@@ -16,7 +16,7 @@ use tidegate_engine::{Clock, CounterStore, Timestamp};
 use tidegate_metrics::AnswerKind;
 use tidegate_overload::{Category, ScreenedRequest};
 
-use super::access_log::Record;
+use super::access_log::{AccessLog, DetailsWanted, Record};
 use super::active_document::ActiveDocument;
 use super::decide::{Denial, FirstDecision};
 use super::describe::{Description, Identity, RequestView};
@@ -114,7 +114,16 @@ where
     ) -> ControlFlow<Answer, PendingRequest> {
         let began = self.state.engine.clock().now();
         let client = self.hops.client(hop.address, &head.headers);
-        let record = self.state.log.as_ref().and_then(|log| log.record(head, client, began));
+        if self.settings.request_ids {
+            self.state.request_ids.add_missing(&mut head.headers);
+        }
+        let is_traced = head.extensions.remove::<DetailsWanted>().is_some();
+        let is_logged = self.state.log.as_ref().is_some_and(AccessLog::samples_next);
+        let record = (is_logged || is_traced).then(|| {
+            let mut record = Box::new(Record::new(head, client, began));
+            (record.is_logged, record.is_traced) = (is_logged, is_traced);
+            record
+        });
         let client_form = Negotiation::of(head);
         let route_index = self.routes.len();
         let count = CountState::Undecided;

@@ -91,6 +91,7 @@ mod outcome;
 mod access_log;
 mod metrics;
 mod refusal_samples;
+mod request_ids;
 mod tally;
 
 // Service.
@@ -103,6 +104,7 @@ mod document;
 mod settings;
 mod watched_file;
 
+pub use access_log::{DetailsWanted, RequestDetails, show_caller};
 pub use body::{GatewayBody, GatewayBodyError};
 pub use describe::{NewApiKey, api_key_plans};
 pub use document::{DOCUMENT_BYTES_MAX, GatewayDocument, gateway_reference, gateway_schema};

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use http::StatusCode;
 use http::header::{HeaderValue, WWW_AUTHENTICATE};
+use http::{Response, StatusCode};
 use http_body::Body as _;
 use tidegate_admission::Grant;
 use tidegate_answers::{Cause, Refusal};
 use tidegate_engine::{Clock, CounterStore, LimiterStage, Timestamp, contain};
 use tidegate_metrics::AnswerKind;
-use tidegate_overload::Cause as OverloadCause;
 
 use super::access_log::LogLine;
 use super::active_document::ActiveDocument;
@@ -45,7 +44,7 @@ where
         };
         if let Some(record) = &mut context.record {
             record.limit = limit;
-            record.refused_by = Some(limiter_of(cause));
+            record.refused_by = Some(cause.limiter());
         }
         Some((answer, Outcome::Refused(cause)))
     }
@@ -74,9 +73,26 @@ where
         outcome: Outcome,
     ) -> Answer {
         contain(LimiterStage::Record, || self.count_answer(&context, outcome));
+        let mut answer = answer;
+        self.attach_details(&context, outcome, &mut answer);
         let bytes = answer.body().size_hint().exact().unwrap_or(0);
         self.record(context, RequestEnd { status: answer.status(), bytes, outcome });
         answer
+    }
+
+    /// Attaches the details of a request to its response, if they are wanted.
+    pub(super) fn attach_details<B>(
+        &self,
+        context: &RequestContext,
+        outcome: Outcome,
+        answer: &mut Response<B>,
+    ) {
+        let Some(record) = context.record.as_ref().filter(|record| record.is_traced) else {
+            return;
+        };
+        let route = self.routes.get(context.route_index).map(|route| route.name.clone());
+        let details = record.details(route, outcome, self.settings.caller_format);
+        answer.extensions_mut().insert(details);
     }
 
     /// Counts a response of the gateway's own, and samples refusals.
@@ -98,11 +114,16 @@ where
             && samples.is_due(context.began)
         {
             let route = self.routes.get(context.route_index).map(|route| route.name.clone());
+            let details = context
+                .record
+                .as_ref()
+                .map(|record| record.details(None, outcome, self.settings.caller_format));
             samples.add(RefusedRequest {
                 at: context.began,
                 client: context.client,
                 route: route.unwrap_or_default(),
                 code: outcome.code(),
+                details,
             });
         }
     }
@@ -128,6 +149,7 @@ where
             (_, Some(tally)) => tally.count(outcome),
             (_, None) => {}
         }
+        let record = record.filter(|record| record.is_logged);
         if let (Some(log), Some(record)) = (&self.state.log, record) {
             let route = self.routes.get(route_index).map(|route| route.name.clone());
             log.write(LogLine {
@@ -167,20 +189,6 @@ where
 
     fn answers_of(&self, context: &RequestContext) -> &RouteAnswers {
         self.routes.get(context.route_index).map_or(&self.answers, |route| &route.answers)
-    }
-}
-
-/// The limiter that refuses for a cause.
-const fn limiter_of(cause: Cause) -> &'static str {
-    match cause {
-        Cause::Rate => "rate",
-        Cause::Concurrency => "concurrency",
-        Cause::Undecided => "store",
-        Cause::Overload(OverloadCause::ShedWorker) => "worker",
-        Cause::Overload(OverloadCause::ShedFleet) => "fleet",
-        Cause::Overload(
-            OverloadCause::QueueFull | OverloadCause::QueueTimeout | OverloadCause::Deadline,
-        ) => "gate",
     }
 }
 

@@ -10,6 +10,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tidegate_engine::{Nanos, Timestamp};
 
+use super::access_log::RequestDetails;
+
 /// The maximum number of samples not fetched yet.
 const SAMPLES_MAX: usize = 1_000;
 
@@ -24,6 +26,8 @@ pub struct RefusedRequest {
     pub route: Box<str>,
     /// The code of the refusal, such as `rate_limited` or `shed_worker`.
     pub code: &'static str,
+    /// Its limit, category and caller, if the access log or a span has them too.
+    pub details: Option<RequestDetails>,
 }
 
 /// Samples refusals.
@@ -74,7 +78,13 @@ mod tests {
     use super::*;
 
     fn sample(at: Timestamp) -> RefusedRequest {
-        RefusedRequest { at, client: None, route: "all".into(), code: "rate_limited" }
+        RefusedRequest {
+            at,
+            client: None,
+            route: "all".into(),
+            code: "rate_limited",
+            details: None,
+        }
     }
 
     #[test]

@@ -220,6 +220,7 @@ where
         };
         contain(LimiterStage::Record, || guard.charge_reported(answer.headers_mut()));
         guard.answered(answer.status(), lease);
+        guard.attach_details(&mut answer);
         if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
             return switch_protocols(guard, answer, upgrade.take(), &route);
         }

@@ -29,6 +29,7 @@ use super::forward::Hop;
 use super::queue::{MemoryQueue, RequestQueue};
 use super::refusal_samples::{RefusalSamples, RefusedRequest};
 use super::request::InFlightRequest;
+use super::request_ids::RequestIds;
 use super::settings::{GatewayError, GatewaySettings, Problems};
 use super::state::{Counters, CurrentDocument, GatewayState};
 use super::tally::GatewayReading;
@@ -87,6 +88,7 @@ impl<S, C: Clock> Gateway<S, C> {
             protection: parts.protection,
             log,
             samples: settings.sample_refusals.map(RefusalSamples::new),
+            request_ids: RequestIds::default(),
             meter: parts.meter.unwrap_or_else(|| Arc::new(Meter::new("gateway"))),
             counters: Counters::default(),
             hold_time: HoldTime::default(),

@@ -70,6 +70,10 @@ pub struct GatewaySettings {
     /// The interval in which at most one refusal is sampled for
     /// [`Gateway::take_refusals`](super::Gateway::take_refusals). Default: no samples.
     pub sample_refusals: Option<Duration>,
+    /// How [`RequestDetails`](super::RequestDetails) name the caller. Default: hashed.
+    pub caller_format: CallerFormat,
+    /// Whether a request without `x-request-id` gets one. Default: yes.
+    pub request_ids: bool,
 }
 
 impl GatewaySettings {
@@ -106,6 +110,8 @@ impl Default for GatewaySettings {
             categories: CategorySettings::default(),
             access_log: None,
             sample_refusals: None,
+            caller_format: CallerFormat::Hashed,
+            request_ids: true,
         }
     }
 }

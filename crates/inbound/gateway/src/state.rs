@@ -15,6 +15,7 @@ use super::access_log::AccessLog;
 use super::active_document::ActiveDocument;
 use super::queue::{MemoryQueue, RequestQueue};
 use super::refusal_samples::RefusalSamples;
+use super::request_ids::RequestIds;
 use super::tally::Tally;
 
 /// Limiters, waiting requests, logs and counters: everything that a reload leaves alone.
@@ -27,6 +28,7 @@ pub(super) struct GatewayState<S, C> {
     pub(super) protection: Option<Arc<Protection<SteadyClock>>>,
     pub(super) log: Option<AccessLog>,
     pub(super) samples: Option<RefusalSamples>,
+    pub(super) request_ids: RequestIds,
     pub(super) meter: Arc<Meter>,
     pub(super) counters: Counters,
     pub(super) hold_time: HoldTime,

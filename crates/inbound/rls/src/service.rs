@@ -37,6 +37,7 @@ use crate::routes::routes;
 use crate::settings::RlsSettings;
 
 const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+const HEALTH_CHECK: &str = "/grpc.health.v1.Health/Check";
 const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 
 /// Returns whether rules were loaded, even if they have no domain.
@@ -51,6 +52,8 @@ pub(crate) struct RlsState<S, C> {
     pub(crate) engine: Arc<Engine<S, C>>,
     pub(crate) settings: RlsSettings,
     meter: Arc<Meter>,
+    /// Counts health checks.
+    health_meter: Arc<Meter>,
     routes: Routes,
     /// Calls whose answer the shadow mode of the whole service changed.
     pub(crate) shadowed: AtomicU64,
@@ -70,11 +73,13 @@ impl<S, C> Rls<S, C> {
         let routes = routes(health, &settings);
         let shadowed = AtomicU64::new(0);
         let (service_errors, has_rules) = (AtomicU64::new(0), None);
+        let health_meter = Arc::new(Meter::new("grpc_health"));
         Rls {
             shared: Arc::new(RlsState {
                 engine,
                 settings,
                 meter,
+                health_meter,
                 routes,
                 shadowed,
                 service_errors,
@@ -86,12 +91,13 @@ impl<S, C> Rls<S, C> {
     /// Fails calls while there are no rules, if [`RlsSettings::upstream_errors`] is set.
     #[must_use]
     pub fn needing_rules(self, has_rules: HasRules) -> Self {
-        let RlsState { engine, settings, meter, routes, .. } = &*self.shared;
+        let RlsState { engine, settings, meter, health_meter, routes, .. } = &*self.shared;
         Rls {
             shared: Arc::new(RlsState {
                 engine: Arc::clone(engine),
                 settings: settings.clone(),
                 meter: Arc::clone(meter),
+                health_meter: Arc::clone(health_meter),
                 routes: routes.clone(),
                 shadowed: AtomicU64::new(self.shadowed()),
                 service_errors: AtomicU64::new(self.service_errors()),
@@ -103,6 +109,11 @@ impl<S, C> Rls<S, C> {
     /// How many calls failed without a domain, without descriptors or without rules: upstream's `service_error`.
     pub fn service_errors(&self) -> u64 {
         self.shared.service_errors.load(Relaxed)
+    }
+
+    /// Counts health checks.
+    pub fn health_meter(&self) -> Arc<Meter> {
+        Arc::clone(&self.shared.health_meter)
     }
 
     /// How many requests over their limit passed because of [`RlsSettings::shadow`].
@@ -157,9 +168,18 @@ where
             Some(response) => CallState::Done { response: Some(response) },
             None if request.uri().path() == SHOULD_RATE_LIMIT => return self.start_call(request),
             None => {
+                let is_check = request.uri().path() == HEALTH_CHECK;
+                let checked =
+                    is_check.then(|| (Arc::clone(&self.shared), self.shared.engine.clock().now()));
                 let response = self.shared.routes.clone().call(request);
-                let response =
-                    async { response.await.map(|response| response.map(RlsBody::tonic)) };
+                let response = async {
+                    let response = response.await.map(|response| response.map(RlsBody::tonic));
+                    if let Some((shared, started)) = checked {
+                        let took = shared.engine.clock().now().since(started);
+                        shared.health_meter.count(AnswerKind::Admitted, took.into());
+                    }
+                    response
+                };
                 CallState::Boxed { response: Box::pin(response) }
             }
         };

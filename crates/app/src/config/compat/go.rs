@@ -143,11 +143,14 @@ fn scaled(number: &str, each: u128) -> Option<u128> {
 }
 
 fn map(text: &str) -> Result<String, Fault> {
-    let pair = |part: &str| part.contains(':') || part.contains('=');
-    if text.split(',').all(pair) {
-        return Ok(text.to_owned());
-    }
-    Err(invalid("invalid_map", text, "a list of pairs", "write `k:v,k:v`"))
+    pairs(text).map(|_| text.to_owned())
+}
+
+/// The pairs of a map: each has one colon.
+pub(super) fn pairs(text: &str) -> Result<Vec<(&str, &str)>, Fault> {
+    let pair = |part| str::split_once(part, ':').filter(|(_, value)| !value.contains(':'));
+    let pairs: Option<Vec<_>> = text.split(',').map(pair).collect();
+    pairs.ok_or_else(|| invalid("invalid_map", text, "a list of pairs", "write `k:v,k:v`"))
 }
 
 fn level(text: &str) -> Result<String, Fault> {

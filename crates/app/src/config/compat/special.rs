@@ -1,5 +1,7 @@
 //! Variables whose effect depends on other variables, or that decide whether the service can start.
 
+mod statistics;
+
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::Environment;
@@ -7,6 +9,8 @@ use super::GoKind;
 use super::go::invalid;
 use crate::config::layers::NamedText;
 use tidegate_document::Fault;
+
+pub(super) use statistics::is_mogrifier;
 
 /// Upstream's default of REDIS_TIMEOUT.
 const REDIS_TIMEOUT: &str = "10s";
@@ -28,7 +32,8 @@ pub(super) fn read(environment: &mut Environment<'_, '_, '_>) {
     environment.tls();
     environment.source();
     environment.store();
-    environment.prometheus();
+    statistics::read(environment);
+    environment.traces();
 }
 
 impl<'s> Environment<'_, 's, '_> {
@@ -205,6 +210,22 @@ impl<'s> Environment<'_, 's, '_> {
         }
     }
 
+    /// The endpoint of one signal is used as it is; the endpoint of all signals is a base URL.
+    fn traces(&mut self) {
+        let signal = self.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT");
+        if let Some(endpoint) = signal {
+            return self.set("traces.endpoint", endpoint.text.to_owned(), &endpoint);
+        }
+        let Some(base) = self.get("OTEL_EXPORTER_OTLP_ENDPOINT") else { return };
+        let protocol = self.get("TRACING_EXPORTER_PROTOCOL");
+        let is_grpc = protocol.is_some_and(|protocol| protocol.text.eq_ignore_ascii_case("grpc"));
+        let text = match is_grpc {
+            true => base.text.to_owned(),
+            false => format!("{}/v1/traces", base.text.trim_end_matches('/')),
+        };
+        self.set("traces.endpoint", text, &base);
+    }
+
     /// `PASSWORD`, or `USER:PASSWORD`.
     fn login(&mut self, name: &str, user: &str, password: &str) {
         let Some(given) = self.get(name) else { return };
@@ -214,22 +235,6 @@ impl<'s> Environment<'_, 's, '_> {
                 self.set(password, secret.to_owned(), &given);
             }
             None => self.set(password, given.text.to_owned(), &given),
-        }
-    }
-
-    fn prometheus(&mut self) {
-        let (address, path) = (self.get("PROMETHEUS_ADDR"), self.get("PROMETHEUS_PATH"));
-        let Some(switch) = self.enabled("USE_PROMETHEUS") else {
-            let variables = [address, path].into_iter().flatten();
-            return self.note_no_effect(&variables.collect::<Vec<_>>(), "USE_PROMETHEUS");
-        };
-        let text = address.map_or(":9090", |address| address.text);
-        let from = address.unwrap_or(switch);
-        // Without a host, Go listens on all addresses.
-        let text = if text.starts_with(':') { format!("0.0.0.0{text}") } else { text.to_owned() };
-        self.set("debug.metrics_listen", text, &from);
-        if let Some(path) = path {
-            self.set("debug.metrics_path", path.text.to_owned(), &path);
         }
     }
 }

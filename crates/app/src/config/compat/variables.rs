@@ -60,7 +60,6 @@ const TRACES: &str = "Traces";
 const OTHERS: &str = "Others";
 
 const NO_XDS: &str = "rules over xDS are not supported";
-const NO_STATSD: &str = "metrics are not sent to statsd; Prometheus reads them at `/metrics`";
 const BATCHED: &str = "calls are batched on few connections; see `store.redis.connections`";
 const NO_WAIT: &str = "the service starts without Redis and connects as soon as Redis is available";
 const NO_MEMCACHED: &str = "Memcached is not supported: set BACKEND_TYPE=redis and REDIS_URL";
@@ -113,19 +112,20 @@ pub static VARIABLES: &[Variable] = &[
     row(XDS, "XDS_CLIENT_BACKOFF_JITTER", "true", Bool, Nothing(NO_XDS)),
     row(XDS, "XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES", "", Int, Nothing(NO_XDS)),
 
-    row(STATISTICS, "USE_STATSD", "true", Bool, Nothing(NO_STATSD)),
-    row(STATISTICS, "STATSD_HOST", "localhost", Text, Nothing(NO_STATSD)),
-    row(STATISTICS, "STATSD_PORT", "8125", Int, Nothing(NO_STATSD)),
-    row(STATISTICS, "USE_DOG_STATSD", "false", Bool, Nothing(NO_STATSD)),
-    row(STATISTICS, "USE_DOG_STATSD_MOGRIFIERS", "", Text, Nothing(NO_STATSD)),
-    row(STATISTICS, "USE_PROMETHEUS", "false", Bool, Special("`true` serves metrics at PROMETHEUS_ADDR, in addition to the debug port")),
+    row(STATISTICS, "USE_STATSD", "true", Bool, Special("`true`, the default, sends statistics to STATSD_HOST; `statsd.address`. `false` does not write them to standard output")),
+    row(STATISTICS, "STATSD_HOST", "localhost", Text, Special("`statsd.address`, with STATSD_PORT. Here it can be a Unix socket too: `unix:PATH`")),
+    row(STATISTICS, "STATSD_PORT", "8125", Int, Special("`statsd.address`, with STATSD_HOST")),
+    row(STATISTICS, "STATSD_PROTOCOL", "tcp", Text, Special("`tcp` or `udp`: the protocol of `statsd.address`. DogStatsD is always sent by `udp`")),
+    row(STATISTICS, "USE_DOG_STATSD", "false", Bool, Special("`true` sends DogStatsD instead; `statsd.format`")),
+    row(STATISTICS, "USE_DOG_STATSD_MOGRIFIERS", "", Text, Special("`statsd.mogrifiers`: names of rewrites, each with DOG_STATSD_MOGRIFIER_NAME_PATTERN, DOG_STATSD_MOGRIFIER_NAME_NAME and DOG_STATSD_MOGRIFIER_NAME_TAGS")),
+    row(STATISTICS, "USE_PROMETHEUS", "false", Bool, Special("`true` serves upstream's metrics at PROMETHEUS_ADDR, followed by ours")),
     row(STATISTICS, "PROMETHEUS_ADDR", ":9090", Text, Special("`debug.metrics_listen`, with USE_PROMETHEUS")),
     row(STATISTICS, "PROMETHEUS_PATH", "/metrics", Text, Special("`debug.metrics_path`, with USE_PROMETHEUS")),
-    row(STATISTICS, "PROMETHEUS_MAPPER_YAML", "", Text, Nothing("metrics have labels and need no mapping")),
-    row(STATISTICS, "PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS", "false", Bool, Nothing("durations are in seconds, as Prometheus recommends")),
-    row(STATISTICS, "EXTRA_TAGS", "", Map, Nothing("add labels in the configuration of Prometheus")),
-    row(STATISTICS, "STATS_FLUSH_INTERVAL", "10s", Duration, Nothing(NO_STATSD)),
-    row(STATISTICS, "DISABLE_STATS", "false", Bool, Nothing("metrics cost nothing until they are read")),
+    row(STATISTICS, "PROMETHEUS_MAPPER_YAML", "", Text, Special("`debug.upstream_metrics.mapping`, with USE_PROMETHEUS. A file with an error is refused")),
+    row(STATISTICS, "PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS", "false", Bool, Sets("debug.upstream_metrics.milliseconds")),
+    row(STATISTICS, "EXTRA_TAGS", "", Map, Special("`statsd.tags`, also part of upstream's Prometheus names")),
+    row(STATISTICS, "STATS_FLUSH_INTERVAL", "10s", Duration, Sets("statsd.flush_interval")),
+    row(STATISTICS, "DISABLE_STATS", "false", Bool, Special("`true` sends no statistics, and does not serve PROMETHEUS_ADDR")),
 
     row(LIMITER, "BACKEND_TYPE", "redis", Text, Special("`redis` uses Redis if REDIS_URL is set; `memcache` is an error, because counters of one process would allow every replica the whole limit")),
     row(LIMITER, "EXPIRATION_JITTER_MAX_SECONDS", "300", Int, Special("`store.redis.upstream.expiration_jitter`")),
@@ -197,6 +197,7 @@ pub static VARIABLES: &[Variable] = &[
     row(TRACES, "TRACING_SERVICE_INSTANCE_ID", "", Text, Sets("traces.service_instance_id")),
     row(TRACES, "TRACING_SAMPLING_RATE", "1", Rate, Sets("traces.sampling_percent")),
 
-    row(OTHERS, "OTEL_EXPORTER_OTLP_ENDPOINT", "", Text, Sets("traces.endpoint")),
+    row(OTHERS, "OTEL_EXPORTER_OTLP_ENDPOINT", "", Text, Special("`traces.endpoint`; over HTTP, `/v1/traces` is added to its path")),
+    row(OTHERS, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "", Text, Special("`traces.endpoint` as it is; wins over OTEL_EXPORTER_OTLP_ENDPOINT")),
     row(OTHERS, "USE_CALENDAR_MONTH_RATE_LIMIT", "false", Bool, Sets("rules.calendar_months")),
 ];

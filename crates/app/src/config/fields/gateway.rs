@@ -39,6 +39,9 @@ section! {
         send_rate_min: u32 = "240" in 0..=MANY,
         /// The access log.
         access_log: AccessLog,
+        /// Whether a request without `x-request-id` gets a new one, for the upstream and the access
+        /// log.
+        request_ids: bool = "true",
         /// How many refusals are logged as examples, per ten seconds; 0 for none.
         refusal_samples: u32 = "10" in 0..=1_000,
     }
@@ -51,7 +54,7 @@ section! {
         to: Option<PathBuf> = "off",
         /// One JSON object a line, or the common format of web servers.
         format: AccessLogFormat = "json",
-        /// How JSON lines name the caller: as `categories.caller` identifies it, hashed, or not at all.
+        /// How JSON lines and spans name the caller: as `categories.caller` identifies it, hashed, or not at all.
         caller: CallerFormat = "plain",
         /// One of this many requests is logged.
         one_of: u32 = "1" in 1..=MANY,

@@ -5,8 +5,10 @@
 
 use tidegate_engine::{Clock, Tally};
 
-use super::StatsReading;
+use tidegate_statsd::StatsReading;
+
 use super::name::clean;
+use super::timer;
 use crate::observations::{Reason, Series};
 use crate::service::Inner;
 
@@ -66,7 +68,15 @@ fn service_stats<S, C: Clock>(stats: &mut StatsReading, door: &Inner<S, C>) {
         let word = if reason.is_store() { "redis_error" } else { "service_error" };
         add(&format!("call.should_rate_limit.{word}"), parts.observations.undecided(reason));
     }
-    let asked = parts.meters.iter().filter(|meter| meter.door() == RLS);
-    let requests = asked.map(|meter| meter.read().answers.iter().sum::<u64>()).sum();
-    stats.add("ratelimit_server.ShouldRateLimit.total_requests".to_owned(), requests);
+    let calls = parts
+        .meters
+        .iter()
+        .filter(|meter| meter.door() == RLS)
+        .map(|meter| ("ShouldRateLimit", meter));
+    let checks = parts.health_meter.iter().map(|meter| ("Check", meter));
+    for (method, meter) in calls.chain(checks) {
+        let (prefix, reading) = (format!("ratelimit_server.{method}"), meter.read());
+        stats.add(format!("{prefix}.total_requests"), reading.answers.iter().sum());
+        stats.timers.push(timer(format!("{prefix}.response_time"), &reading));
+    }
 }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, Response, StatusCode};
 use tidegate_admission::{BodyEnd, HeldSlots, OnBodyEnd, RequestDescription};
 use tidegate_engine::{Clock, CounterStore, Timestamp, Verb};
 use tidegate_overload::{Completion, Pass, SteadyClock};
@@ -77,6 +77,13 @@ impl<S: CounterStore, C: Clock> UpstreamGuard<S, C> {
             self.document.count_admission(&mut context.count);
         }
         self.lease = Some(lease);
+    }
+
+    /// Attaches the details of the request to the upstream's response, if they are wanted.
+    pub(super) fn attach_details<B>(&self, answer: &mut Response<B>) {
+        if let Some(context) = &self.context {
+            self.document.attach_details(context, Outcome::Served, answer);
+        }
     }
 
     /// Charges the costs that the response reports, and removes their fields.
