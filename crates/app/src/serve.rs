@@ -18,6 +18,7 @@ mod protection;
 mod restart;
 mod rules;
 mod switches;
+mod tokens;
 
 mod doors;
 mod lifecycle;
@@ -47,6 +48,7 @@ use lifecycle::Signals;
 use log::LogLevelHandle;
 use store::ServiceStore;
 use switches::Switches;
+use tokens::DoorTokens;
 use traces::Traces;
 
 /// The arguments of `tidegate serve`.
@@ -152,6 +154,8 @@ struct Service<S> {
     gateway: Option<GatewayService<S>>,
     switches: Switches,
     rules: Watch,
+    /// The access tokens of the doors, which the watch of the configuration replaces.
+    tokens: DoorTokens,
     /// The watch of the configuration, if that is a file.
     restart: Option<Watch>,
     log_level: LogLevelHandle,
@@ -167,8 +171,9 @@ impl<S: ServiceStore> Service<S> {
         let board = Switchboard::new(Arc::clone(&engine.engine), protection);
         let switches = Switches::start(&config.switches, Arc::new(board));
         let rules = rules::start(config, &engine)?;
-        let restart = restart::start(config, input)?;
-        Ok(Service { engine, store_task, gateway, switches, rules, restart, log_level })
+        let tokens = DoorTokens::of(config)?;
+        let restart = restart::start(config, input, tokens.clone())?;
+        Ok(Service { engine, store_task, gateway, switches, rules, tokens, restart, log_level })
     }
 
     /// Reads every watched file again.

@@ -9,7 +9,7 @@ use tidegate_admin::{Change, DebugDoor, DebugParts, DebugSettings, DeliveryReadi
 use tidegate_engine::SystemClock;
 use tidegate_http_api::{HttpApi, HttpApiParts, HttpApiSettings, JsonHandler};
 use tidegate_metrics::Collector;
-use tidegate_requests::{AccessPolicy, AccessToken, AccessTokens, HostNames};
+use tidegate_requests::{AccessPolicy, HostNames};
 use tidegate_rls::{HeaderNames, HealthHandle, Rls, RlsSettings};
 use tidegate_server::{
     Address, BoundEndpoint, ConnectionLimits, Endpoint, Keepalive, OpenError, Pressure, Protocol,
@@ -17,11 +17,10 @@ use tidegate_server::{
 };
 use tidegate_spans::TracedDoor;
 
-use super::engine::EngineParts;
 use super::gateway_document::{self, DocumentWatch};
 use super::store::ServiceStore;
 use super::{Service, rules, system_failure, watch};
-use crate::config::{self, Compat, Config, ErrorCodes, Token, Workers, count, size};
+use crate::config::{self, Compat, Config, ErrorCodes, Workers, count, size};
 use crate::exit::{Complaint, Failure};
 
 /// How long a connection to the debug port may be without a request.
@@ -55,10 +54,10 @@ impl Doors {
         let (server, debug_server) = (start(workers(config))?, start(NonZeroUsize::MIN)?);
         let grpc_health = HealthHandle::new();
         let loaded = service.rules.handle().clone();
-        let rls = rls(config, parts, &grpc_health)
+        let rls = rls(config, service, &grpc_health)
             .needing_rules(Arc::new(move || loaded.status().active.is_some()));
         let http = http(config, service, &rls);
-        let debug = debug(config, service, &rls)?;
+        let debug = debug(config, service, &rls);
         let (grpc_tls, http_tls) = (tls(&config.grpc.tls)?, tls(&config.http.tls)?);
         let gateway_tls = if service.gateway.is_some() { tls(&config.gateway.tls)? } else { None };
         let certificates = [("grpc", &grpc_tls), ("http", &http_tls), ("gateway", &gateway_tls)]
@@ -135,7 +134,8 @@ fn workers(config: &Config) -> NonZeroUsize {
     }
 }
 
-fn rls<S: ServiceStore>(config: &Config, parts: &EngineParts<S>, health: &HealthHandle) -> Rls<S> {
+fn rls<S: ServiceStore>(config: &Config, service: &Service<S>, health: &HealthHandle) -> Rls<S> {
+    let parts = &service.engine;
     let limiter = &config.limiter;
     let headers = &limiter.response_headers;
     let settings = RlsSettings {
@@ -150,6 +150,7 @@ fn rls<S: ServiceStore>(config: &Config, parts: &EngineParts<S>, health: &Health
         upstream_errors: limiter.error_codes == ErrorCodes::Unknown,
         message_bytes_max: size(config.grpc.message_bytes_max),
         reflection: config.grpc.reflection,
+        tokens: service.tokens.grpc.clone(),
     };
     Rls::new(Arc::clone(&parts.engine), settings, health, Arc::clone(&parts.rls_meter))
 }
@@ -166,7 +167,7 @@ fn http<S: ServiceStore>(config: &Config, service: &Service<S>, rls: &Rls<S>) ->
             body_timeout: config.http.body_timeout,
             shadow: config.limiter.shadow,
             access: AccessPolicy {
-                tokens: access_tokens(&config.http.tokens, None),
+                tokens: service.tokens.http.clone(),
                 changes_without_token: config.http.is_local(),
             },
             ..HttpApiSettings::default()
@@ -183,11 +184,11 @@ fn debug<S: ServiceStore>(
     config: &Config,
     service: &Service<S>,
     rls: &Rls<S>,
-) -> Result<DebugDoor<S, SystemClock>, Failure> {
+) -> DebugDoor<S, SystemClock> {
     let Service { engine: parts, rules, gateway, .. } = service;
     let settings = DebugSettings {
         access: AccessPolicy {
-            tokens: debug_tokens(&config.debug)?,
+            tokens: service.tokens.debug.clone(),
             changes_without_token: config.debug.switches_are_on() && config.debug.is_local(),
         },
         hosts: HostNames::new(config.debug.hosts.iter().map(|name| name.as_str().to_owned())),
@@ -230,27 +231,7 @@ fn debug<S: ServiceStore>(
             tracing::warn!(%change, "changed at run time");
         })),
     };
-    Ok(DebugDoor::new(Arc::clone(&service.engine.engine), parts))
-}
-
-fn access_tokens(tokens: &[Token], secret: Option<AccessToken>) -> AccessTokens {
-    AccessTokens::new(secret.into_iter().chain(tokens.iter().map(|token| token.get().clone())))
-}
-
-/// The tokens of the debug port; `debug.token` has all roles.
-fn debug_tokens(debug: &config::Debug) -> Result<AccessTokens, Failure> {
-    let text = match (&debug.token, &debug.token_file) {
-        (Some(token), _) => token.reveal().to_owned(),
-        (None, Some(path)) => std::fs::read_to_string(path).map_err(|error| {
-            let message = format!("`{}` cannot be read: {error}", path.display());
-            Complaint::new(message, "check `debug.token_file`")
-        })?,
-        (None, None) => return Ok(access_tokens(&debug.tokens, None)),
-    };
-    let token = AccessToken::of_secret("debug.token", text.trim()).map_err(|error| {
-        Complaint::new(format!("`debug.token` cannot be used: {error}"), "give another one")
-    })?;
-    Ok(access_tokens(&debug.tokens, Some(token)))
+    DebugDoor::new(Arc::clone(&service.engine.engine), parts)
 }
 
 fn tls(tls: &config::Tls) -> Result<Option<Tls>, Failure> {

@@ -1,5 +1,7 @@
 //! The settings of the rate limit service.
 
+use tidegate_requests::AccessTokens;
+
 /// The settings of the rate limit service. The defaults are those of envoyproxy/ratelimit, except for errors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an independent switch")]
@@ -20,6 +22,9 @@ pub struct RlsSettings {
     pub message_bytes_max: usize,
     /// Whether the service supports gRPC reflection.
     pub reflection: bool,
+    /// If there are any, each call of `ShouldRateLimit` needs one with the role `check`, as `authorization: Bearer` in
+    /// its metadata.
+    pub tokens: AccessTokens,
 }
 
 impl Default for RlsSettings {
@@ -33,6 +38,7 @@ impl Default for RlsSettings {
             // A thousand descriptors of a kilobyte each.
             message_bytes_max: 1 << 20,
             reflection: true,
+            tokens: AccessTokens::default(),
         }
     }
 }
