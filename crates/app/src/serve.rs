@@ -19,6 +19,7 @@ mod protection;
 mod restart;
 mod rules;
 mod switches;
+mod tokens;
 
 mod doors;
 mod lifecycle;
@@ -50,6 +51,7 @@ use lifecycle::Signals;
 use log::LogLevelHandle;
 use store::ServiceStore;
 use switches::Switches;
+use tokens::DoorTokens;
 use traces::Traces;
 
 /// The arguments of `tidegate serve`.
@@ -155,6 +157,8 @@ struct Service<S> {
     gateway: Option<GatewayService<S>>,
     switches: Switches,
     rules: Watch,
+    /// The access tokens of the doors, which the watch of the configuration replaces.
+    tokens: DoorTokens,
     /// The watch of the configuration, if that is a file.
     restart: Option<Watch>,
     log_level: LogLevelHandle,
@@ -173,13 +177,15 @@ impl<S: ServiceStore> Service<S> {
         let board = Switchboard::new(Arc::clone(&engine.engine), protection);
         let switches = Switches::start(&config.switches, Arc::new(board));
         let rules = rules::start(config, &engine)?;
-        let restart = restart::start(config, input)?;
+        let tokens = DoorTokens::of(config)?;
+        let restart = restart::start(config, input, tokens.clone())?;
         Ok(Service {
             engine,
             store_task,
             gateway,
             switches,
             rules,
+            tokens,
             restart,
             log_level,
             refusal_ticks,

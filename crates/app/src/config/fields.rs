@@ -119,6 +119,9 @@ section! {
         listen: Vec<Address> = "0.0.0.0:8081",
         /// TLS; off without a certificate.
         tls: Tls,
+        /// Access tokens, as in `http.tokens`. If there are any, calls need one with the role
+        /// `check` in their metadata; health checks and reflection need none.
+        tokens: Vec<Token> = "",
         /// The largest request.
         message_bytes_max: Size = "1MiB" in KIB..=GIB,
         /// The maximum of concurrent requests on one connection.

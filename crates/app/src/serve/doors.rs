@@ -18,13 +18,12 @@ use tidegate_server::{
 use tidegate_spans::TracedDoor;
 use tidegate_statsd::SenderFigures;
 
-use super::engine::EngineParts;
 use super::gateway_document::{self, DocumentWatch};
 use super::spans;
 use super::statistics::StatsThread;
 use super::store::ServiceStore;
 use super::{Service, rules, system_failure, watch};
-use crate::config::{self, Compat, Config, ErrorCodes, Token, Workers, count};
+use crate::config::{self, Compat, Config, ErrorCodes, Workers, count};
 use crate::exit::{Complaint, Failure};
 
 /// How long a connection to the debug port may be without a request.
@@ -61,7 +60,7 @@ impl Doors {
         let (server, debug_server) = (start(workers(config))?, start(NonZeroUsize::MIN)?);
         let grpc_health = HealthHandle::new();
         let loaded = service.rules.handle().clone();
-        let rls = rls(config, parts, &grpc_health)
+        let rls = rls(config, service, &grpc_health)
             .needing_rules(Arc::new(move || rules::are_loaded(&loaded)));
         let http = http(config, service, &rls);
         let statsd = config::statistics::sender_settings(&config.statsd);
@@ -167,7 +166,8 @@ fn workers(config: &Config) -> NonZeroUsize {
     }
 }
 
-fn rls<S: ServiceStore>(config: &Config, parts: &EngineParts<S>, health: &HealthHandle) -> Rls<S> {
+fn rls<S: ServiceStore>(config: &Config, service: &Service<S>, health: &HealthHandle) -> Rls<S> {
+    let parts = &service.engine;
     let limiter = &config.limiter;
     let headers = &limiter.response_headers;
     let settings = RlsSettings {
@@ -183,6 +183,7 @@ fn rls<S: ServiceStore>(config: &Config, parts: &EngineParts<S>, health: &Health
         message_bytes_max: config.grpc.message_bytes_max.to_usize(),
         descriptors_max: count(config.limiter.descriptors_max),
         reflection: config.grpc.reflection,
+        tokens: service.tokens.grpc.clone(),
     };
     Rls::new(Arc::clone(&parts.engine), settings, health, Arc::clone(&parts.rls_meter))
 }
@@ -199,7 +200,7 @@ fn http<S: ServiceStore>(config: &Config, service: &Service<S>, rls: &Rls<S>) ->
             body_timeout: config.http.body_timeout,
             shadow: config.limiter.shadow,
             access: AccessPolicy {
-                tokens: access_tokens(&config.http.tokens, None),
+                tokens: service.tokens.http.clone(),
                 changes_without_token: config.http.is_local(),
             },
             ..HttpApiSettings::default()
@@ -221,7 +222,7 @@ fn debug<S: ServiceStore>(
     let Service { engine: parts, rules, gateway, .. } = service;
     let settings = DebugSettings {
         access: AccessPolicy {
-            tokens: debug_tokens(&config.debug)?,
+            tokens: service.tokens.debug.clone(),
             changes_without_token: config.debug.switches_are_on() && config.debug.is_local(),
         },
         hosts: HostNames::new(config.debug.hosts.iter().map(|name| name.as_str().to_owned())),
@@ -271,27 +272,7 @@ fn debug<S: ServiceStore>(
             tracing::warn!(%change, "changed at run time");
         })),
     };
-    Ok(DebugDoor::new(Arc::clone(&service.engine.engine), parts))
-}
-
-fn access_tokens(tokens: &[Token], secret: Option<AccessToken>) -> AccessTokens {
-    AccessTokens::new(secret.into_iter().chain(tokens.iter().map(|token| token.get().clone())))
-}
-
-/// The tokens of the debug port; `debug.token` has all roles.
-fn debug_tokens(debug: &config::Debug) -> Result<AccessTokens, Failure> {
-    let text = match (&debug.token, &debug.token_file) {
-        (Some(token), _) => token.reveal().to_owned(),
-        (None, Some(path)) => std::fs::read_to_string(path).map_err(|error| {
-            let message = format!("`{}` cannot be read: {error}", path.display());
-            Complaint::new(message, "check `debug.token_file`")
-        })?,
-        (None, None) => return Ok(access_tokens(&debug.tokens, None)),
-    };
-    let token = AccessToken::of_secret("debug.token", text.trim()).map_err(|error| {
-        Complaint::new(format!("`debug.token` cannot be used: {error}"), "give another one")
-    })?;
-    Ok(access_tokens(&debug.tokens, Some(token)))
+    DebugDoor::new(Arc::clone(&service.engine.engine), parts)
 }
 
 fn tls(tls: &config::Tls) -> Result<Option<Tls>, Failure> {

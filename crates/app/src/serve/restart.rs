@@ -1,8 +1,8 @@
-//! Configuration changes that need a restart.
+//! Changes of the configuration file.
 //!
-//! The configuration is fixed at the start, and so are the few files that are read only then. When the configuration
-//! file or one of those files changes, the log names each changed field, never the value of a secret. Flags and
-//! variables are those of the start.
+//! Access tokens take effect at once. The rest of the configuration is fixed at the start, and so are the few files
+//! that are read only then: when one of them changes, the log names each changed field, never the value of a secret.
+//! Flags and variables are those of the start.
 
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
@@ -11,16 +11,21 @@ use std::path::{Path, PathBuf};
 
 use tidegate_sources::{DocumentSource, NamedFiles, Watch, WatchEvent};
 
+use super::tokens::{self, DoorTokens};
 use super::{system_failure, watch};
 use crate::config::{Config, Input, changed, resolve};
-use crate::exit::Failure;
+use crate::exit::{Complaint, Failure};
 
 /// Tokens, keys and certificates are shorter; bytes after these are not compared.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Watches the configuration file and the files that are read only at the start. `None` without a configuration file,
-/// or when it was a pipe.
-pub(super) fn start(config: &Config, input: Input) -> Result<Option<Watch>, Failure> {
+/// Watches the configuration file and the files that are read only at the start, and replaces `tokens` when they
+/// change. `None` without a configuration file, or when it was a pipe.
+pub(super) fn start(
+    config: &Config,
+    input: Input,
+    tokens: DoorTokens,
+) -> Result<Option<Watch>, Failure> {
     let path = input.file.as_ref().map(|file| PathBuf::from(&file.name));
     let Some(path) = path.filter(|path| path.is_file()) else { return Ok(None) };
     let running = config.clone();
@@ -35,12 +40,19 @@ pub(super) fn start(config: &Config, input: Input) -> Result<Option<Watch>, Fail
             }
         })
         .start_document(move |sources| {
-            for field in files.changed() {
+            for field in files.changed().filter(|field| !tokens::FIELDS.contains(field)) {
                 tracing::warn!(field, "the file that it names has changed: it takes a restart");
             }
             let file = sources.first().cloned();
             let loaded = resolve(&Input { file, ..input.clone() })?;
-            for field in changed(&running, &loaded.config) {
+            match DoorTokens::of(&loaded.config) {
+                Ok(loaded) => tokens.replace(&loaded),
+                Err(Complaint { message, .. }) => {
+                    tracing::error!(message, "cannot use the access tokens; the active ones stay");
+                }
+            }
+            let restarting = changed(&running, &loaded.config);
+            for field in restarting.iter().filter(|field| !tokens::FIELDS.contains(&&***field)) {
                 tracing::warn!(field, "changed in the configuration: it takes a restart");
             }
             Ok(Vec::new())

@@ -75,3 +75,40 @@ fn a_token_in_place_of_its_hash_stops_the_start_and_is_not_repeated() {
     assert!(!status.success());
     assert!(said.contains("SHA-256") && !said.contains(TOKEN), "{said}");
 }
+
+#[test]
+fn changed_tokens_take_effect_without_a_restart() {
+    let folder = Folder::with_rules(RULES);
+    let configuration = |http: &str, token: &str| {
+        folder.write("token", token);
+        format!("http: {{tokens: [{http}]}}\ndebug: {{token_file: token}}\n")
+    };
+    let first = configuration("", "first-token-of-all");
+    folder.write("tidegate.yaml", &first);
+    let mut serving = Start::new(&folder).serving();
+    let change = |serving: &mut Serving, token: &str| {
+        let bearer = format!("Bearer {token}");
+        serving.ask("debug", "PUT", "/log-level", &[("authorization", &bearer)], "{}").status
+    };
+    assert_eq!(post(&mut serving, "/v1/check", None).status, 200);
+    assert_ne!(change(&mut serving, "first-token-of-all"), 401);
+
+    let second = configuration(&format!("{HASH} ci check"), "second-token-of-all");
+    folder.write("tidegate.yaml", &second);
+    let activated = "activated other access tokens";
+    for door in ["http", "debug"] {
+        serving.wait_for(|line| line["message"] == activated && line["door"] == door);
+    }
+    assert_eq!(post(&mut serving, "/v1/check", None).status, 401);
+    assert_eq!(post(&mut serving, "/v1/check", Some(TOKEN)).status, 200);
+    assert_eq!(change(&mut serving, "first-token-of-all"), 401);
+    assert_ne!(change(&mut serving, "second-token-of-all"), 401);
+
+    // An empty list would open the door.
+    folder.write("tidegate.yaml", &configuration("", "third-token-of-all"));
+    let kept = "no access tokens in the configuration: it takes a restart";
+    serving.wait_for(|line| line["message"] == kept && line["door"] == "http");
+    assert_eq!(post(&mut serving, "/v1/check", None).status, 401);
+    let shown = serving.seen.iter().any(|line| line.to_string().contains("token-of-all"));
+    assert!(!shown, "{:?}", serving.seen);
+}

@@ -227,15 +227,22 @@ fn a_document_is_put_in_place_once_at_the_start() {
 #[test]
 fn a_secret_that_takes_a_restart_is_named_by_its_field_and_never_shown() {
     let folder = Folder::with_rules("domain: api\ndescriptors: []\n");
-    folder.write("token", "first-secret-of-all");
-    let configuration = |more: &str| format!("debug: {{token_file: token}}\n{more}");
-    folder.write("tidegate.yaml", &configuration(""));
+    let authority = |name: &str| {
+        let made = rcgen::generate_simple_self_signed([name.to_owned()]).expect("a certificate");
+        folder.write("ca.pem", &made.cert.pem());
+    };
+    authority("first");
+    let configuration = |password: &str| {
+        let redis =
+            format!("url: 'rediss://127.0.0.1:1', password: {password}, tls: {{ca: ca.pem}}");
+        format!("store: {{redis: {{{redis}}}}}\n")
+    };
+    folder.write("tidegate.yaml", &configuration("first-secret-of-all"));
     let mut serving = Start::new(&folder).serving();
-    folder.write("token", "second-secret-of-all");
+    authority("second");
     let file = "the file that it names has changed: it takes a restart";
-    serving.wait_for(|line| line["message"] == file && line["field"] == "debug.token_file");
-    let redis = "store: {redis: {url: 'redis://localhost', password: third-secret-of-all}}\n";
-    folder.write("tidegate.yaml", &configuration(redis));
+    serving.wait_for(|line| line["message"] == file && line["field"] == "store.redis.tls.ca");
+    folder.write("tidegate.yaml", &configuration("third-secret-of-all"));
     let field = "changed in the configuration: it takes a restart";
     serving.wait_for(|line| line["message"] == field && line["field"] == "store.redis.password");
     let shown = serving.seen.iter().any(|line| line.to_string().contains("secret-of-all"));

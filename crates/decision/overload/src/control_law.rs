@@ -215,6 +215,11 @@ pub struct LawState {
 }
 
 impl LawState {
+    /// Whether it was opened at once, at most so long ago, and not overloaded since.
+    pub(crate) fn has_opened_within(&self, span: Nanos) -> bool {
+        self.since_open.is_some_and(|since| since <= span)
+    }
+
     /// Everything is admitted.
     pub const fn new() -> Self {
         LawState {

@@ -123,6 +123,11 @@ impl<C: Clock> Gate<C> {
         inner.deliver(now);
     }
 
+    /// Notes whether an overload ended a moment ago: see [`GateState::set_recovering`].
+    pub fn set_recovering(&self, recovering: bool) {
+        self.inner.lock().state.set_recovering(recovering);
+    }
+
     /// Reads the gauges and counters.
     pub fn view(&self) -> GateView {
         let inner = self.inner.lock();

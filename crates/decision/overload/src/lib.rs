@@ -81,6 +81,7 @@ mod mode;
 mod protection;
 mod refusal;
 mod run;
+mod stalled_callers;
 
 mod steady_clock;
 mod tokio_clock;

@@ -34,6 +34,7 @@ use crate::mix::mix;
 use crate::mode::{KillSwitch, Limiter};
 use crate::probe::SchedulerProbe;
 use crate::refusal::{Refusal, retry_after};
+use crate::stalled_callers::StalledCallers;
 use crate::utilization::Signals;
 use crate::worker_shedder::{WorkerSettings, WorkerShedder};
 
@@ -133,6 +134,7 @@ struct Node<C> {
     worker: Arc<WorkerShedder>,
     fleet: Arc<FleetShedder>,
     gate: Arc<Gate<C>>,
+    stalled: StalledCallers,
     /// By the rank of the category.
     latencies: [LatencyCopies; 4],
 }
@@ -147,6 +149,7 @@ impl<C: Clock + Clone> Protection<C> {
             worker: Arc::new(WorkerShedder::new(settings.worker)),
             fleet: Arc::new(FleetShedder::new(settings.fleet, gate.view().limit)),
             gate,
+            stalled: StalledCallers::default(),
             latencies: Default::default(),
         };
         Protection {
@@ -188,7 +191,8 @@ impl<C: Clock> Protection<C> {
             let gate = self.node.gate.view();
             let signals = Signals::of_gate(&window, gate.limit, self.probe.median());
             let acting = if self.watched() { CallerMode::Shadow } else { CallerMode::Enforce };
-            self.node.worker.tick(now, &signals, acting);
+            let worker = self.node.worker.tick(now, &signals, acting);
+            self.node.gate.set_recovering(worker.recovers);
             if !self.is_active(Limiter::Worker, now) {
                 self.node.worker.reset();
             }

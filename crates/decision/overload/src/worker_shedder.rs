@@ -27,6 +27,9 @@ use crate::utilization::{SignalSettings, Signals, SmoothedValue};
 /// The signal is smoothed over at least so many service times.
 const SMOOTHED_SERVICES: u64 = 5;
 
+/// How long after an overload the gate lets requests wait as in a burst.
+const RECOVERY: Nanos = Nanos::from_secs(60);
+
 /// The settings of a worker shedder.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WorkerSettings {
@@ -65,6 +68,8 @@ pub struct WorkerView {
     pub admitted: f64,
     /// The lowest level of which anything is admitted, 0 to 512.
     pub shed_level: u16,
+    /// Whether an overload ended a moment ago, and the offered demand is known to fit since.
+    pub recovers: bool,
     /// Requests since the tick before.
     pub arrivals: u64,
     /// How much later than its period the tick came.
@@ -171,7 +176,8 @@ impl WorkerShedder {
                 if self.settings.shed_critical { 0.0 } else { slow.memory.critical_share() };
             slow.law = self.settings.law.step(slow.law, smoothed, floor, passed);
         }
-        if let Some(demand) = slow.demand.record(arrivals, passed, signals) {
+        let demand = slow.demand.record(arrivals, passed, signals);
+        if let Some(demand) = demand {
             slow.law = self.settings.law.open(slow.law, smoothed, demand);
         }
         let threshold = self.publish(&mut slow);
@@ -181,6 +187,8 @@ impl WorkerShedder {
             smoothed_utilization: smoothed,
             admitted: slow.law.admitted(),
             shed_level: threshold.level(),
+            recovers: slow.law.has_opened_within(RECOVERY)
+                && demand.is_some_and(|demand| demand < self.settings.law.open_below),
             arrivals,
             tick_lag: Nanos::new(passed.get().saturating_sub(period.get())),
         };

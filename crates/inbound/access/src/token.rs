@@ -7,7 +7,9 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use aws_lc_rs::digest::{SHA256, digest};
 use http::StatusCode;
 use http::header::{AUTHORIZATION, HeaderMap, HeaderValue, ORIGIN};
@@ -201,22 +203,31 @@ impl fmt::Debug for AccessToken {
     }
 }
 
-/// The tokens of a door.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AccessTokens(Vec<AccessToken>);
+/// The tokens of a door. Clones share the list, so that it can be replaced while the door is open.
+#[derive(Clone, Debug, Default)]
+pub struct AccessTokens(Arc<ArcSwap<Vec<AccessToken>>>);
 
 impl AccessTokens {
     /// These tokens.
     pub fn new(tokens: impl IntoIterator<Item = AccessToken>) -> Self {
-        AccessTokens(tokens.into_iter().collect())
+        AccessTokens(Arc::new(ArcSwap::from_pointee(tokens.into_iter().collect())))
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.0.load().is_empty()
     }
 
-    /// The token of a request that has this role now.
+    /// Replaces the list, in every clone. Returns whether it is another one.
+    pub fn replace(&self, tokens: &AccessTokens) -> bool {
+        let differs = self != tokens;
+        if differs {
+            self.0.store(tokens.0.load_full());
+        }
+        differs
+    }
+
+    /// The name of the request's token, if that has this role now.
     ///
     /// # Errors
     /// When the request has no known token, or one that has expired or lacks the role.
@@ -225,26 +236,35 @@ impl AccessTokens {
         headers: &HeaderMap,
         role: Role,
         now: Timestamp,
-    ) -> Result<&AccessToken, AccessError> {
-        let token = self.find(headers).ok_or(AccessError::NoToken)?;
+    ) -> Result<String, AccessError> {
+        let tokens = self.0.load();
+        let token = find(&tokens, headers).ok_or(AccessError::NoToken)?;
         token.authorize(role, now)?;
-        Ok(token)
+        Ok(token.name.clone())
     }
+}
 
-    /// The token that a request sends, in exactly one field.
-    fn find(&self, headers: &HeaderMap) -> Option<&AccessToken> {
-        let mut fields = headers.get_all(AUTHORIZATION).iter();
-        let (Some(field), None) = (fields.next(), fields.next()) else { return None };
-        let space = field.as_bytes().iter().position(|byte| *byte == b' ')?;
-        let (scheme, text) = field.as_bytes().split_at(space);
-        if !scheme.eq_ignore_ascii_case(b"bearer") {
-            return None;
-        }
-        let hash = sha256(text.trim_ascii());
-        // All are compared, so that the time does not depend on which one it is.
-        let matches = |token: &&AccessToken| bool::from(token.hash.ct_eq(&hash));
-        self.0.iter().fold(None, |found, token| found.or(Some(token).filter(matches)))
+impl PartialEq for AccessTokens {
+    fn eq(&self, other: &Self) -> bool {
+        *self.0.load() == *other.0.load()
     }
+}
+
+impl Eq for AccessTokens {}
+
+/// The token that a request sends, in exactly one field.
+fn find<'t>(tokens: &'t [AccessToken], headers: &HeaderMap) -> Option<&'t AccessToken> {
+    let mut fields = headers.get_all(AUTHORIZATION).iter();
+    let (Some(field), None) = (fields.next(), fields.next()) else { return None };
+    let space = field.as_bytes().iter().position(|byte| *byte == b' ')?;
+    let (scheme, text) = field.as_bytes().split_at(space);
+    if !scheme.eq_ignore_ascii_case(b"bearer") {
+        return None;
+    }
+    let hash = sha256(text.trim_ascii());
+    // All are compared, so that the time does not depend on which one it is.
+    let matches = |token: &&AccessToken| bool::from(token.hash.ct_eq(&hash));
+    tokens.iter().fold(None, |found, token| found.or(Some(token).filter(matches)))
 }
 
 /// Who has access to a door.
@@ -368,7 +388,7 @@ mod tests {
     fn authorize(token: &str, role: Role, now: Timestamp) -> Result<String, AccessError> {
         let tokens = AccessTokens::new([token.parse().unwrap()]);
         let sent = headers(&["Bearer correct-horse-battery"]);
-        tokens.authorize(&sent, role, now).map(|token| token.name().to_owned())
+        tokens.authorize(&sent, role, now)
     }
 
     #[test]
@@ -488,6 +508,23 @@ mod tests {
         }
         let error = policy.authorize(&sent, Role::Change, || NOW).unwrap_err();
         assert_eq!(error.status(), StatusCode::FORBIDDEN);
+    }
+
+    #[test]
+    fn a_replaced_list_counts_at_once_in_every_clone() {
+        let tokens = AccessTokens::default();
+        let policy = AccessPolicy { tokens: tokens.clone(), ..AccessPolicy::default() };
+        assert_eq!(policy.authorize(&HeaderMap::new(), Role::Check, || NOW), Ok(()));
+        let listed = AccessTokens::new([written("check").parse().unwrap()]);
+        assert!(tokens.replace(&listed));
+        assert!(!tokens.replace(&listed), "the same list");
+        let refused = policy.authorize(&HeaderMap::new(), Role::Check, || NOW);
+        assert_eq!(refused, Err(AccessError::NoToken));
+        let sent = headers(&["Bearer correct-horse-battery"]);
+        assert_eq!(policy.authorize(&sent, Role::Check, || NOW), Ok(()));
+        // A later change of the copied list is another list.
+        listed.replace(&AccessTokens::default());
+        assert_eq!(policy.authorize(&sent, Role::Check, || NOW), Ok(()));
     }
 
     #[test]

@@ -12,7 +12,6 @@ use http::request::Parts;
 use http::{Response, StatusCode, Version};
 use http_body::Body as _;
 use http_body_util::{BodyExt, Limited};
-use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use tidegate_admission::{Admission, EndGuard, Grant, LineWait, Refund};
 use tidegate_engine::{Clock, CounterStore, LimiterStage, contain, contain_future};
@@ -28,9 +27,12 @@ use super::forward::{Hop, ProvenanceContext, UpstreamRequest, remove_hop_by_hop,
 use super::queue::{QueueId, QueuedRequest, QueuedState};
 use super::route::Route;
 use super::tally::Outcome;
-use super::upstream::{SendError, SendOptions};
+use super::upstream::{SendError, SendOptions, UpstreamBody};
 use disconnect_guard::DisconnectGuard;
 use upstream_guard::UpstreamGuard;
+
+/// A response up to this size fits into buffers on its way, so that its client cannot stall.
+const BUFFERED_BYTES: u64 = 16 * 1024;
 
 /// A request in flight. Boxed from the start: a future moves its arguments, and then holds them twice.
 pub(super) struct InFlightRequest {
@@ -197,6 +199,7 @@ where
             None => self.categories.remove_untrusted_field(&mut request.head.headers, trusted),
         }
         let body = std::mem::replace(&mut request.body, RequestBody::empty());
+        let has_body = !body.is_empty();
         let PendingRequest { target, route, .. } = &request.pending;
         let from = ProvenanceContext { provenance: &self.provenance, hop: &request.hop, trusted };
         let mut outgoing = UpstreamRequest::prepare(&mut request.head, body, target, route, from);
@@ -215,9 +218,16 @@ where
             tracing::debug!(route = &*route.name, error = &error as &dyn StdError, "failed");
             return guard.fault(fault_of(&error));
         }
-        let Some((mut answer, lease)) = exchange.answered.take() else {
+        let Some((answer, mut lease)) = exchange.answered.take() else {
             return guard.fault(Fault::UpstreamBroken);
         };
+        let (answer, body) = answer.into_parts();
+        let body = match has_body {
+            // hyper may still be sending it.
+            true => UpstreamBody::Hyper(body),
+            false => lease.take_body(&answer, body),
+        };
+        let mut answer = Response::from_parts(answer, body);
         contain(LimiterStage::Record, || guard.charge_reported(answer.headers_mut()));
         guard.answered(answer.status(), lease);
         guard.attach_details(&mut answer);
@@ -231,6 +241,11 @@ where
         if let Some(end) = end {
             // Also ends a response that its client does not read: a timer in the body would not run.
             answer.extensions_mut().insert(ResponseDeadline(end));
+        }
+        if answer.body().size_hint().upper().is_none_or(|bytes| bytes > BUFFERED_BYTES)
+            && let Some(stall) = guard.watch_stall()
+        {
+            answer.extensions_mut().insert(stall);
         }
         let slots = guard.take_slots();
         let guard = EndGuard::new(guard);
@@ -349,7 +364,7 @@ where
 /// Both sides switch to another protocol: from now on the gateway copies bytes.
 fn switch_protocols<S, C>(
     guard: Box<UpstreamGuard<S, C>>,
-    answer: Response<Incoming>,
+    answer: Response<UpstreamBody>,
     client: Option<OnUpgrade>,
     route: &Route,
 ) -> Answer

@@ -10,8 +10,10 @@
 
 mod connect;
 mod fetch;
+mod handover;
 mod host;
 mod host_health;
+mod long_body;
 mod origin;
 mod pool;
 mod response_framing;
@@ -34,6 +36,7 @@ use connect::Connector;
 pub(super) use fetch::RemoteDocument;
 pub use host::HostState;
 pub(super) use host::{ConnectionLease, Host};
+pub(super) use long_body::UpstreamBody;
 use origin::Origin;
 use response_framing::ResponseFraming;
 

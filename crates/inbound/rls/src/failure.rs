@@ -14,6 +14,7 @@ use crate::decode::wire::WireError;
 pub(super) use tidegate_answers::grpc::{CONTENT_TYPE_GRPC as GRPC, STATUS};
 use tidegate_answers::grpc::{MESSAGE, percent_encoded};
 use tidegate_metrics::AnswerKind;
+use tidegate_access::AccessError;
 
 const ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
 const IDENTITY: HeaderValue = HeaderValue::from_static("identity");
@@ -50,6 +51,17 @@ impl Failure {
     /// The header `grpc-timeout` is malformed.
     pub(super) fn malformed_timeout() -> Self {
         Failure::new(Code::Internal, "malformed grpc-timeout", AnswerKind::Invalid)
+    }
+
+    /// The call has no token, or one that does not allow it.
+    pub(super) fn no_access(error: &AccessError) -> Self {
+        let code = match error {
+            AccessError::NoToken | AccessError::Expired { .. } => Code::Unauthenticated,
+            AccessError::NoRole { .. } | AccessError::ChangesOff | AccessError::Browser => {
+                Code::PermissionDenied
+            }
+        };
+        Failure::new(code, error.to_string(), AnswerKind::Invalid)
     }
 
     /// The request is invalid. Upstream rejects only two of the cases, both with `Unknown`.

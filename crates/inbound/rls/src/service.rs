@@ -22,7 +22,7 @@ use tokio::time::{Sleep, sleep};
 use tonic::service::Routes;
 use tower_service::Service as _;
 
-use tidegate_access::{BodyError, BodyLimits, BodyReader};
+use tidegate_access::{BodyError, BodyLimits, BodyReader, Role};
 use tidegate_answers::grpc::timeout;
 use tidegate_metrics::{AnswerKind, Meter};
 
@@ -193,12 +193,18 @@ impl<S: CounterStore, C: Clock> Rls<S, C> {
     fn start_call<B: Body<Data = Bytes>>(&self, request: Request<B>) -> RlsFuture<S, C, B> {
         let started = self.shared.engine.clock().now();
         let headers = request.headers();
-        let deadline = match headers.get(timeout::FIELD).map(timeout::parse) {
-            None => Ok(None),
+        let tokens = &self.shared.settings.tokens;
+        let access = match tokens.is_empty() {
+            true => Ok(()),
+            false => tokens.authorize(headers, Role::Check, started).map(drop),
+        };
+        let deadline = match (access, headers.get(timeout::FIELD).map(timeout::parse)) {
+            (Err(error), _) => Err(Failure::no_access(&error)),
+            (Ok(()), None) => Ok(None),
             // No time to decide, so nothing must be charged either.
-            Some(Some(Duration::ZERO)) => Err(Failure::deadline_exceeded()),
-            Some(Some(deadline)) => Ok(Some(deadline)),
-            Some(None) => Err(Failure::malformed_timeout()),
+            (Ok(()), Some(Some(Duration::ZERO))) => Err(Failure::deadline_exceeded()),
+            (Ok(()), Some(Some(deadline))) => Ok(Some(deadline)),
+            (Ok(()), Some(None)) => Err(Failure::malformed_timeout()),
         };
         let compression = match headers.get(ENCODING) {
             Some(encoding) if encoding == "identity" => Compression::Identity,

@@ -1,5 +1,7 @@
 //! The settings of the rate limit service.
 
+use tidegate_access::AccessTokens;
+
 /// The settings of the rate limit service. The defaults are those of envoyproxy/ratelimit, except for errors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an independent switch")]
@@ -22,6 +24,9 @@ pub struct RlsSettings {
     pub descriptors_max: usize,
     /// Whether the service supports gRPC reflection.
     pub reflection: bool,
+    /// If there are any, each call of `ShouldRateLimit` needs one with the role `check`, as `authorization: Bearer` in
+    /// its metadata.
+    pub tokens: AccessTokens,
 }
 
 impl Default for RlsSettings {
@@ -36,6 +41,7 @@ impl Default for RlsSettings {
             message_bytes_max: 1 << 20,
             descriptors_max: tidegate_engine::DESCRIPTORS_MAX,
             reflection: true,
+            tokens: AccessTokens::default(),
         }
     }
 }

@@ -3,18 +3,20 @@
 use std::convert::Infallible;
 use std::error::Error as StdError;
 use std::future::poll_fn;
+use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{Request, Response};
 use http_body::Body;
+use hyper::server::conn::{http1, http2};
 use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
 use ipnet::IpNet;
+use tokio::io::AsyncReadExt as _;
 use tokio_rustls::TlsAcceptor;
 
 use super::batch_executor::BatchExecutor;
@@ -36,6 +38,12 @@ const PENDING_RESETS_MIN: usize = 20;
 
 /// The smallest buffer that hyper accepts for an HTTP/1.1 head.
 const HTTP1_BUFFER_BYTES_MIN: usize = 8 * 1024;
+
+/// The first bytes of an HTTP/2 connection.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// What is read to find out the protocol: most heads fit.
+const FIRST_READ_BYTES: usize = 4 * 1024;
 
 /// Serves the connections of one endpoint. Hides the type of the service.
 pub(super) trait ConnectionHandler: Send + Sync {
@@ -85,7 +93,7 @@ where
         let acceptor = self.tls.as_ref().map(|tls| TlsAcceptor::from(tls.config(self.protocol)));
         let (batch, protocol) = (BatchExecutor::default(), self.protocol);
         let held_bytes_max = self.limits.held_bytes_max;
-        let builder = builder(self.protocol, &self.limits, batch.clone());
+        let limits = self.limits;
         Box::pin(async move {
             poll_fn(|cx| {
                 state.set_waker(cx.waker());
@@ -98,21 +106,35 @@ where
             };
             state.set_handshaken();
             let service = PanicGuard::new(make(&peer), Arc::clone(&state), held_bytes_max);
-            let io = TokioIo::new(CountedTransport::new(transport, Arc::clone(&state)));
-            let ended = match protocol {
-                Protocol::Http2 => {
-                    let connection = pin!(builder.serve_connection(io, service));
-                    drive(connection, auto::Connection::graceful_shutdown, &batch, &state).await
-                }
-                // HTTP/1.1 connections may be upgraded to another protocol.
+            let mut transport = CountedTransport::new(transport, Arc::clone(&state));
+            let is_http2 = match protocol {
+                Protocol::Http2 => true,
                 Protocol::Auto => {
-                    let connection = pin!(builder.serve_connection_with_upgrades(io, service));
-                    let finish = auto::UpgradeableConnection::graceful_shutdown;
-                    drive(connection, finish, &batch, &state).await
+                    let Some(Ok(is_http2)) =
+                        unless_closing(begins_with_preface(&mut transport), &state).await
+                    else {
+                        return;
+                    };
+                    is_http2
                 }
             };
+            let io = TokioIo::new(transport);
+            let ended = if is_http2 {
+                let builder = http2_builder(&limits, batch.clone());
+                // Boxed: it is large, and would enlarge the future of every HTTP/1.1 connection.
+                let mut connection = Box::pin(builder.serve_connection(io, service));
+                drive(connection.as_mut(), http2::Connection::graceful_shutdown, &batch, &state)
+                    .await
+            } else {
+                // The connection may be upgraded to another protocol.
+                let connection = http1_builder(&limits).serve_connection(io, service);
+                let connection = pin!(connection.with_upgrades());
+                let finish = http1::UpgradeableConnection::graceful_shutdown;
+                drive(connection, finish, &batch, &state).await
+            };
             if let Err(error) = ended {
-                tracing::debug!(door = state.door(), error = &*error, "connection failed");
+                let error: &dyn StdError = &error;
+                tracing::debug!(door = state.door(), error, "connection failed");
             }
         })
     }
@@ -229,20 +251,35 @@ pub(super) fn pending_resets_max(limits: &ConnectionLimits) -> usize {
     usize::try_from(limits.streams_max).unwrap_or(usize::MAX).max(PENDING_RESETS_MIN)
 }
 
-fn builder(
-    protocol: Protocol,
-    limits: &ConnectionLimits,
-    batch: BatchExecutor,
-) -> auto::Builder<BatchExecutor> {
-    let mut builder = auto::Builder::new(batch);
+/// Whether the client begins with the preface of HTTP/2. Whatever was read is read again by hyper: with one read, so
+/// that the head of a request does not double hyper's buffer.
+async fn begins_with_preface(transport: &mut CountedTransport) -> io::Result<bool> {
+    let mut read = BytesMut::with_capacity(FIRST_READ_BYTES);
+    while read.len() < PREFACE.len() && PREFACE.starts_with(&read) {
+        if transport.read_buf(&mut read).await? == 0 {
+            break;
+        }
+    }
+    let is_http2 = read.starts_with(PREFACE);
+    transport.unread(read.freeze());
+    Ok(is_http2)
+}
+
+fn http1_builder(limits: &ConnectionLimits) -> http1::Builder {
+    let mut builder = http1::Builder::new();
     let header_bytes_max = usize::try_from(limits.header_bytes_max).unwrap_or(usize::MAX);
     builder
-        .http1()
         // The worker enforces the timeout; hyper would set a timer for each request.
         .header_read_timeout(None)
+        // Otherwise hyper copies bodies into a buffer, which grows to the size of the largest frame and stays so.
+        .writev(true)
         .max_buf_size(header_bytes_max.max(HTTP1_BUFFER_BYTES_MIN));
     builder
-        .http2()
+}
+
+fn http2_builder(limits: &ConnectionLimits, batch: BatchExecutor) -> http2::Builder<BatchExecutor> {
+    let mut builder = http2::Builder::new(batch);
+    builder
         .max_concurrent_streams(limits.streams_max)
         .max_pending_accept_reset_streams(pending_resets_max(limits))
         .max_header_list_size(limits.header_bytes_max)
@@ -251,13 +288,9 @@ fn builder(
         .auto_date_header(false);
     if let Some(keepalive) = limits.keepalive {
         builder
-            .http2()
             .timer(TokioTimer::new())
             .keep_alive_interval(keepalive.interval)
             .keep_alive_timeout(keepalive.timeout);
     }
-    match protocol {
-        Protocol::Http2 => builder.http2_only(),
-        Protocol::Auto => builder,
-    }
+    builder
 }

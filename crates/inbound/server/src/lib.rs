@@ -90,7 +90,7 @@ pub use calls::{CallBody, CallBodyError};
 pub use listener::OpenError;
 pub use peer::Peer;
 pub use request_body::RequestBody;
-pub use response_body::ResponseDeadline;
+pub use response_body::{ResponseDeadline, StallFlag};
 pub use settings::{Address, ConnectionLimits, Endpoint, Keepalive, Pressure, Protocol};
 pub use stats::ConnectionCounts;
 pub use tls::{Tls, TlsError, TlsFiles};

@@ -22,7 +22,7 @@ use pin_project_lite::pin_project;
 
 use super::connection_state::{ConnectionState, InFlightRequest, Order};
 use super::request_body::RequestBody;
-use super::response_body::{ResponseBody, ResponseDeadline};
+use super::response_body::{ResponseBody, ResponseExtensions};
 
 /// What a connection may hold while all connections of its worker hold too much.
 const CROWDED_BYTES_MAX: u64 = 64 * 1024;
@@ -200,8 +200,8 @@ fn track<B>(
     if closes && response.status() != StatusCode::SWITCHING_PROTOCOLS {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
-    let deadline = response.extensions().get::<ResponseDeadline>().copied();
-    response.map(|body| ResponseBody::new(body, in_flight, is_http2, deadline))
+    let extensions = ResponseExtensions::of(response.extensions());
+    response.map(|body| ResponseBody::new(body, in_flight, is_http2, extensions))
 }
 
 /// Counts and logs a panic.

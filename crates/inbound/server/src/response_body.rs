@@ -6,10 +6,13 @@
 //! tell a slow client from a silent service without a timer in the body, which would run only while it is polled.
 
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::Extensions;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
@@ -21,13 +24,29 @@ use super::settings::{ConnectionLimits, Pressure};
 const PIECE_BYTES: usize = 16 * 1024;
 
 /// Over HTTP/1.1 the next data is fetched when fewer bytes than this wait to be written. hyper would fetch up to the
-/// size of its buffer, and whatever one read of the upstream returned on top of that.
-const UNWRITTEN_BYTES_MAX: u64 = 4 * 1024;
+/// size of its buffer, and whatever one read of the upstream returned on top of that. Less than the smallest piece that
+/// the gateway reads, so that a client that does not read holds one.
+const UNWRITTEN_BYTES_MAX: u64 = 2 * 1024;
 
 /// The instant by which a response must have been taken by its client, in the extensions of the response. Without it a
 /// response may take as long as it moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResponseDeadline(pub Instant);
+
+/// How long a client must have been too slow to count as stalled, while the service is under pressure.
+const STALLED_AFTER: Duration = Duration::from_secs(1);
+
+/// Whether the client of a response has stalled, in the extensions of the response: it does not read although the
+/// service is under pressure. The server updates it four times a second.
+#[derive(Clone, Debug, Default)]
+pub struct StallFlag(Arc<AtomicBool>);
+
+impl StallFlag {
+    /// Whether the client has stalled.
+    pub fn is_set(&self) -> bool {
+        self.0.load(Relaxed)
+    }
+}
 
 /// Identifies the record of a response among those of its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +70,7 @@ struct ResponseRecord {
     /// Bytes of the body that hyper has fetched.
     bytes: u64,
     deadline: Option<Instant>,
+    stall: Option<StallFlag>,
     rate: RateWindow,
     /// The task of its stream; none over HTTP/1.1.
     waker: Option<Waker>,
@@ -68,7 +88,7 @@ pub(super) struct Responses {
 }
 
 impl Responses {
-    fn insert(&mut self, deadline: Option<Instant>) -> ResponseKey {
+    fn insert(&mut self, deadline: Option<Instant>, stall: Option<StallFlag>) -> ResponseKey {
         self.next_id = self.next_id.wrapping_add(1);
         let id = self.next_id;
         let record = ResponseRecord {
@@ -76,6 +96,7 @@ impl Responses {
             turn: Turn::Client,
             bytes: 0,
             deadline,
+            stall,
             rate: RateWindow::default(),
             waker: None,
             is_cut: false,
@@ -131,6 +152,11 @@ impl Responses {
             let late = record.deadline.is_some_and(|deadline| now >= deadline);
             let waits = record.turn == Turn::Client;
             let slow = record.rate.is_too_slow(limits, waits, record.bytes, now);
+            if let Some(stall) = &record.stall {
+                let stalled =
+                    slow || record.rate.is_slow_for(STALLED_AFTER, limits, record.bytes, now);
+                stall.0.store(stalled && limits.is_pressed(), Relaxed);
+            }
             if (late || slow) && !record.is_cut {
                 any = true;
                 record.is_cut = true;
@@ -190,13 +216,31 @@ impl RateWindow {
         }
         let (since, before) = *self.began.get_or_insert((now, bytes));
         let took = now.saturating_duration_since(since);
-        let is_slow = || bytes.saturating_sub(before) < bytes_at(limits.bytes_per_second, took);
+        let is_slow = || is_slow(limits, bytes.saturating_sub(before), took);
         if took < limits.window {
             return took >= limits.window_pressed && is_slow() && limits.is_pressed();
         }
         self.began = Some((now, bytes));
         is_slow()
     }
+
+    /// Whether the client has taken less than the minimum rate so far, for at least `least`.
+    fn is_slow_for(
+        &self,
+        least: Duration,
+        limits: &RateLimits<'_>,
+        bytes: u64,
+        now: Instant,
+    ) -> bool {
+        self.began.is_some_and(|(since, before)| {
+            let took = now.saturating_duration_since(since);
+            took >= least && is_slow(limits, bytes.saturating_sub(before), took)
+        })
+    }
+}
+
+fn is_slow(limits: &RateLimits<'_>, bytes: u64, took: Duration) -> bool {
+    bytes < bytes_at(limits.bytes_per_second, took)
 }
 
 /// The bytes of a rate over a time.
@@ -239,6 +283,19 @@ impl Drop for ResponseGuard {
     }
 }
 
+/// What a service says about a response in its extensions.
+#[derive(Debug)]
+pub(super) struct ResponseExtensions {
+    deadline: Option<ResponseDeadline>,
+    stall: Option<StallFlag>,
+}
+
+impl ResponseExtensions {
+    pub(super) fn of(extensions: &Extensions) -> Self {
+        ResponseExtensions { deadline: extensions.get().copied(), stall: extensions.get().cloned() }
+    }
+}
+
 pin_project! {
     /// The body of a response, with its record.
     pub(super) struct ResponseBody<B> {
@@ -256,9 +313,10 @@ impl<B> ResponseBody<B> {
         inner: B,
         request: InFlightRequest,
         is_http2: bool,
-        deadline: Option<ResponseDeadline>,
+        extensions: ResponseExtensions,
     ) -> Self {
-        let key = request.state().responses().insert(deadline.map(|deadline| deadline.0));
+        let ResponseExtensions { deadline, stall } = extensions;
+        let key = request.state().responses().insert(deadline.map(|deadline| deadline.0), stall);
         let guard = ResponseGuard { request, key, held: 0 };
         ResponseBody { inner, rest: Bytes::new(), is_http2, guard }
     }

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::server::TlsStream;
@@ -26,16 +27,26 @@ pub(super) fn register(accepted: AcceptedSocket) -> io::Result<Socket> {
     })
 }
 
+/// Vectored writes up to this size are copied and written as one: a vectored write costs the kernel more.
+const COPIED_BYTES_MAX: usize = 4 * 1024;
+
 /// A transport that records reads and writes in the connection's state.
 #[derive(Debug)]
 pub(super) struct CountedTransport {
     transport: Transport,
     state: Arc<ConnectionState>,
+    /// Bytes that were read and recorded already, to be read again.
+    read_ahead: Bytes,
 }
 
 impl CountedTransport {
     pub(super) fn new(transport: Transport, state: Arc<ConnectionState>) -> Self {
-        CountedTransport { transport, state }
+        CountedTransport { transport, state, read_ahead: Bytes::new() }
+    }
+
+    /// Lets these bytes be read again.
+    pub(super) fn unread(&mut self, bytes: Bytes) {
+        self.read_ahead = bytes;
     }
 }
 
@@ -45,7 +56,16 @@ impl AsyncRead for CountedTransport {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let CountedTransport { transport, state } = self.get_mut();
+        let CountedTransport { transport, state, read_ahead } = self.get_mut();
+        if !read_ahead.is_empty() {
+            let bytes = read_ahead.split_to(read_ahead.len().min(buffer.remaining()));
+            buffer.put_slice(&bytes);
+            if read_ahead.is_empty() {
+                // Frees the buffer.
+                *read_ahead = Bytes::new();
+            }
+            return Poll::Ready(Ok(()));
+        }
         let before = buffer.filled().len();
         let polled = Pin::new(transport).poll_read(cx, buffer);
         if let Some(read) = buffer.filled().get(before..)
@@ -63,7 +83,7 @@ impl AsyncWrite for CountedTransport {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let CountedTransport { transport, state } = self.get_mut();
+        let CountedTransport { transport, state, .. } = self.get_mut();
         let polled = Pin::new(transport).poll_write(cx, bytes);
         record_write(state, &polled);
         polled
@@ -74,20 +94,33 @@ impl AsyncWrite for CountedTransport {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let CountedTransport { transport, state } = self.get_mut();
+        let bytes = slices.iter().map(|slice| slice.len()).sum::<usize>();
+        if bytes <= COPIED_BYTES_MAX {
+            let mut copy = [0; COPIED_BYTES_MAX];
+            let mut end = 0_usize;
+            for slice in slices {
+                let start = end;
+                end = start.saturating_add(slice.len());
+                if let Some(part) = copy.get_mut(start..end) {
+                    part.copy_from_slice(slice);
+                }
+            }
+            return self.poll_write(cx, copy.get(..end).unwrap_or_default());
+        }
+        let CountedTransport { transport, state, .. } = self.get_mut();
         let polled = Pin::new(transport).poll_write_vectored(cx, slices);
         record_write(state, &polled);
         polled
     }
 
     fn is_write_vectored(&self) -> bool {
-        // Responses are small: those of one poll are copied into one buffer and written with one syscall. As slices,
-        // each one above 256 bytes would take its own write.
+        // For HTTP/2: responses are small, and those of one poll are copied into one buffer and written with one
+        // syscall. As slices, each one above 256 bytes would take its own write. HTTP/1.1 always writes slices.
         false
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let CountedTransport { transport, state } = self.get_mut();
+        let CountedTransport { transport, state, .. } = self.get_mut();
         let polled = Pin::new(transport).poll_flush(cx);
         state.record_flush(polled.is_ready());
         polled

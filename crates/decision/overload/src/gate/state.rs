@@ -10,6 +10,9 @@
 //! - Higher categories go first. Within a category the oldest goes first in a burst, the
 //!   newest in a standing queue: when not all can be served in time, serving the oldest
 //!   first serves none in time.
+//! - For a minute after an overload, while the offered demand is known to fit, every queue is a
+//!   burst: it may be twice as long, and requests may wait as long as in a burst, however long it
+//!   takes to empty. At 0.9 of the capacity that takes seconds now and then.
 //! - An arrival at a full queue displaces the oldest request of the lowest category, if that
 //!   does not rank higher. So critical requests displace others from the first millisecond.
 //! - Some slots are reserved for critical requests. Critical requests may always wait as
@@ -38,6 +41,8 @@ pub struct GateState {
     queue: Queue,
     /// When the queue was last empty.
     empty: Timestamp,
+    /// Whether an overload ended a moment ago.
+    recovering: bool,
     events: VecDeque<Event>,
     service: ServiceTime,
     waits: WaitTimes,
@@ -59,6 +64,7 @@ impl GateState {
             slots: Slots::default(),
             queue: Queue::default(),
             empty: now,
+            recovering: false,
             events: VecDeque::new(),
             service: ServiceTime::default(),
             waits: WaitTimes::default(),
@@ -189,6 +195,11 @@ impl GateState {
         self.admit_waiting(now);
     }
 
+    /// Notes whether an overload ended a moment ago. Then a queue is a burst, however long it lasts.
+    pub const fn set_recovering(&mut self, recovering: bool) {
+        self.recovering = recovering;
+    }
+
     /// The next end of a wait, in order of occurrence.
     #[inline]
     pub fn next_event(&mut self) -> Option<Event> {
@@ -227,9 +238,10 @@ impl GateState {
         self.queue.len()
     }
 
-    /// The length of the queue.
+    /// The length of the queue: twice as long after an overload.
     pub fn queue_max(&self) -> usize {
-        let length = self.limit.saturating_mul(self.settings.queue_percent) / 100;
+        let percent = self.settings.queue_percent.saturating_mul(1 + u64::from(self.recovering));
+        let length = self.limit.saturating_mul(percent) / 100;
         usize::try_from(length).unwrap_or(SLOTS_MAX).clamp(1, SLOTS_MAX)
     }
 
@@ -320,7 +332,7 @@ impl GateState {
     }
 
     fn is_standing(&self, now: Timestamp) -> bool {
-        now.since(self.empty) > self.settings.standing_after
+        !self.recovering && now.since(self.empty) > self.settings.standing_after
     }
 
     fn wait_max(&self, now: Timestamp, category: Category) -> Nanos {

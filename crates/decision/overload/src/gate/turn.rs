@@ -43,6 +43,9 @@ pub enum Completion {
     Failed,
     /// Unknown: the client disconnected, or the handler panicked.
     Abandoned,
+    /// The client did not read its response while others waited. Its caller gets a quarter of
+    /// the gate for a minute.
+    Stalled,
 }
 
 /// The entry of a request that the gate may not refuse.

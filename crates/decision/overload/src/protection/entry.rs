@@ -12,6 +12,7 @@ use crate::decisions::Answer;
 use crate::gate::{GateEntry, QueuePosition, SlotId};
 use crate::mode::Limiter;
 use crate::refusal::Refusal;
+use crate::stalled_callers::CallerShare;
 
 /// The result of [`Protection::try_enter`].
 #[derive(Debug)]
@@ -63,7 +64,7 @@ impl<C: Clock> Protection<C> {
         if self.kill_all.is_killed(now) {
             return free();
         }
-        let mut pass = Pass::new(&self.node, now, request.deadline, request.level);
+        let mut pass = Pass::new(&self.node, now, request.deadline, request.level, request.caller);
         if self.watched() {
             pass.count_as_present();
         }
@@ -78,7 +79,18 @@ impl<C: Clock> Protection<C> {
             }
             return Entry::Entered(pass);
         }
-        let arrived = contain(|| self.node.gate.arrive(now, request.level, request.deadline));
+        let gate = &self.node.gate;
+        match self.node.stalled.take(request.caller, || gate.view().limit, now) {
+            CallerShare::Whole => {}
+            CallerShare::Counted => pass.count_in_part(),
+            CallerShare::Spent => {
+                return match self.conclude(pass, category, Some(Err(Cause::QueueFull))) {
+                    Ok(pass) => Entry::Entered(pass),
+                    Err(refusal) => Entry::Refused(refusal),
+                };
+            }
+        }
+        let arrived = contain(|| gate.arrive(now, request.level, request.deadline));
         let outcome = match arrived {
             Some(GateEntry::Queued(position)) => {
                 let queued =

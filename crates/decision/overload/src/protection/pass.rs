@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tidegate_algorithms::{Clock, Timestamp};
 
 use super::Node;
-use crate::category::Level;
+use crate::category::{Caller, Level};
 use crate::decisions::LATENCY_BUCKETS;
 use crate::gate::{Completion, SlotId};
 
@@ -24,7 +24,10 @@ struct Holdings<C: Clock> {
     since: Timestamp,
     deadline: Option<Timestamp>,
     level: Level,
+    caller: Caller,
     slot: Option<SlotId>,
+    /// Whether the slot counts towards the part of a caller that stalled.
+    in_part: bool,
     /// Whether the fleet shedder counts it.
     credit: bool,
     /// Whether a worker shedder in shadow mode counts it.
@@ -44,10 +47,20 @@ impl<C: Clock> Pass<C> {
         since: Timestamp,
         deadline: Option<Timestamp>,
         level: Level,
+        caller: Caller,
     ) -> Self {
-        let node = Arc::clone(node);
-        let (slot, credit, present) = (None, false, false);
-        Pass { held: Some(Holdings { node, since, deadline, level, slot, credit, present }) }
+        let held = Holdings {
+            node: Arc::clone(node),
+            since,
+            deadline,
+            level,
+            caller,
+            slot: None,
+            in_part: false,
+            credit: false,
+            present: false,
+        };
+        Pass { held: Some(held) }
     }
 
     /// Counts the request as work in progress at the worker shedder.
@@ -63,6 +76,13 @@ impl<C: Clock> Pass<C> {
     pub(super) const fn hold_credit(&mut self) {
         if let Some(held) = &mut self.held {
             held.credit = true;
+        }
+    }
+
+    /// Notes that the slot counts towards the part of a caller that stalled.
+    pub(super) const fn count_in_part(&mut self) {
+        if let Some(held) = &mut self.held {
+            held.in_part = true;
         }
     }
 
@@ -102,7 +122,8 @@ impl<C: Clock> Drop for Pass<C> {
     fn drop(&mut self) {
         if let Some(held) = self.held.take() {
             // Only the gate needs the time.
-            let now = held.slot.map_or(held.since, |_| held.node.gate.clock().now());
+            let needs_time = held.slot.is_some() || held.in_part;
+            let now = if needs_time { held.node.gate.clock().now() } else { held.since };
             held.give_back(now, Completion::Abandoned);
         }
     }
@@ -126,6 +147,12 @@ impl<C: Clock> Holdings<C> {
         }
         if let Some(slot) = self.slot {
             self.node.gate.leave(now, slot, completion);
+        }
+        if self.in_part {
+            self.node.stalled.give_back(self.caller, now);
+        }
+        if completion == Completion::Stalled {
+            self.node.stalled.note(self.caller, now);
         }
     }
 }

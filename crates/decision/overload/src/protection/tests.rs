@@ -407,6 +407,25 @@ async fn run(bench: &Bench, steps: &[Step]) {
     }
 }
 
+#[tokio::test]
+async fn a_caller_that_did_not_read_has_a_quarter_of_the_gate_for_a_minute() {
+    let bench = Bench::in_modes(8, Mode::Off, Mode::Off, Mode::ENFORCE);
+    let stalled = bench.admits(Category::Get).await;
+    stalled.finish(bench.clock.now(), Completion::Stalled);
+    let first = bench.admits(Category::Get).await;
+    let second = bench.admits(Category::Critical).await;
+    assert_eq!(bench.refuses(Category::Critical).await.cause, Cause::QueueFull);
+    let other = bench.ask(from("bob", Category::Get)).await;
+    assert!(other.is_ok(), "other callers have the whole gate");
+    drop(first);
+    let third = bench.admits(Category::Get).await;
+    assert_eq!(bench.refuses(Category::Get).await.cause, Cause::QueueFull);
+    bench.clock.hand.advance(Nanos::from_secs(61));
+    let fourth = bench.admits(Category::Get).await;
+    drop((second, third, fourth, other));
+    assert_eq!(bench.protection.gate().view().in_flight, 0);
+}
+
 proptest! {
     #[test]
     fn whatever_is_killed_when_nothing_stays_held(

@@ -179,3 +179,14 @@ fn a_late_tick_is_told() {
     let view = bench.shedder.tick(bench.now, &Signals::default(), CallerMode::Enforce);
     assert_eq!(view.tick_lag, Nanos::from_millis(150));
 }
+
+#[test]
+fn a_process_recovers_for_a_minute_after_an_overload_and_not_before_one() {
+    let mut bench = Bench::new();
+    let enforce = CallerMode::Enforce;
+    assert!(!bench.run(0.5, enforce, 4 * 60).recovers, "there was no overload");
+    assert!(!bench.run(3.0, enforce, 4 * 60).recovers);
+    let view = bench.run(0.5, enforce, 4 * 3);
+    assert!(view.recovers && view.admitted >= 1.0, "{view:?}");
+    assert!(!bench.run(0.5, enforce, 4 * 61).recovers);
+}

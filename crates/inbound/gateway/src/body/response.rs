@@ -1,17 +1,18 @@
 //! The body of a response, which releases what its request holds when it has ended.
 
 use std::fmt;
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 use tidegate_admission::{BodyEnd, EndGuard, HeldSlots};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::held_bytes::HeldFrame;
+use crate::upstream::UpstreamBody;
 
 /// The body of a response: the gateway's own, or the upstream's as it streams.
 pub struct GatewayBody {
@@ -25,7 +26,7 @@ pub struct GatewayBody {
 
 enum ResponseSource {
     Own(Bytes),
-    Upstream { body: Incoming, timer: IdleTimer },
+    Upstream { body: UpstreamBody, timer: IdleTimer },
 }
 
 /// How long an upstream may be silent.
@@ -42,6 +43,9 @@ pub enum GatewayBodyError {
     /// The upstream broke off.
     #[error("the upstream broke off")]
     Upstream(#[from] hyper::Error),
+    /// The connection failed, or ended before the response.
+    #[error("the upstream broke off")]
+    Read(#[source] io::Error),
     /// The upstream was silent for too long.
     #[error("the upstream sent nothing for too long")]
     Silent,
@@ -61,7 +65,7 @@ impl GatewayBody {
 
     /// The body of an upstream.
     pub(crate) fn of_upstream(
-        body: Incoming,
+        body: UpstreamBody,
         idle: Duration,
         end: Option<Instant>,
         mut guard: EndGuard,
@@ -104,10 +108,10 @@ impl Body for GatewayBody {
                 let body = std::mem::take(body);
                 ((!body.is_empty()).then(|| Ok(Frame::data(body))), true)
             }
-            ResponseSource::Upstream { body, timer } => match Pin::new(&mut *body).poll_frame(cx) {
+            ResponseSource::Upstream { body, timer } => match body.poll_frame(cx) {
                 Poll::Ready(frame) => {
                     timer.sleep = None;
-                    (frame.map(|frame| frame.map_err(Into::into)), body.is_end_stream())
+                    (frame, body.is_end_stream())
                 }
                 Poll::Pending => {
                     this.held.replace(0);

@@ -10,6 +10,7 @@ use http::{HeaderMap, Response, StatusCode};
 use tidegate_admission::{BodyEnd, HeldSlots, OnBodyEnd, RequestDescription};
 use tidegate_engine::{Clock, CounterStore, Timestamp, Verb};
 use tidegate_overload::{Completion, Pass, SteadyClock};
+use tidegate_server::StallFlag;
 use tokio::runtime::Handle;
 
 use crate::active_document::ActiveDocument;
@@ -34,6 +35,8 @@ pub(super) struct UpstreamGuard<S: CounterStore, C: Clock> {
     /// What is charged when the cost is known.
     deferred: Option<Box<Description>>,
     progress: Option<Arc<BodyProgress>>,
+    /// Whether the client has stalled, if its response is long enough for that.
+    stall: Option<StallFlag>,
 }
 
 impl<S: CounterStore, C: Clock> UpstreamGuard<S, C> {
@@ -54,6 +57,22 @@ impl<S: CounterStore, C: Clock> UpstreamGuard<S, C> {
             status: StatusCode::OK,
             deferred: None,
             progress: None,
+            stall: None,
+        }
+    }
+
+    /// A flag that the server sets if the client stalls; `None` if no one waits for the gate.
+    pub(super) fn watch_stall(&mut self) -> Option<StallFlag> {
+        self.stall =
+            self.pass.as_ref().filter(|pass| pass.holds_slot()).map(|_| StallFlag::default());
+        self.stall.clone()
+    }
+
+    /// How a request ends whose response the client did not take.
+    fn dropped(&self) -> Completion {
+        match &self.stall {
+            Some(stall) if stall.is_set() => Completion::Stalled,
+            _ => Completion::Abandoned,
         }
     }
 
@@ -180,7 +199,7 @@ impl<S: CounterStore, C: Clock> OnBodyEnd for UpstreamGuard<S, C> {
             BodyEnd::Complete if self.status.is_server_error() => Completion::Failed,
             BodyEnd::Complete => Completion::Succeeded,
             BodyEnd::Broken => Completion::Failed,
-            BodyEnd::Dropped => Completion::Abandoned,
+            BodyEnd::Dropped => self.dropped(),
         });
         let lease = self.lease.take();
         match end {
@@ -200,7 +219,7 @@ impl<S: CounterStore, C: Clock> OnBodyEnd for UpstreamGuard<S, C> {
 
 impl<S: CounterStore, C: Clock> Drop for UpstreamGuard<S, C> {
     fn drop(&mut self) {
-        self.release(Completion::Abandoned);
+        self.release(self.dropped());
         if let Some(mut context) = self.context.take() {
             self.document.count_admission(&mut context.count);
             self.document.disconnected(context);

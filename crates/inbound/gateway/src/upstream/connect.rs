@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use hyper::client::conn::{http1, http2};
+use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::pki_types::ServerName;
 use tokio::net::{TcpStream, lookup_host};
@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_util::either::Either;
 
+use super::handover::Http1Connection;
 use super::origin::Origin;
 use super::transport::Transport;
 use crate::body::RequestBody;
@@ -30,7 +31,7 @@ const NO_BUFFERS: i32 = 105;
 
 /// The buffer of an HTTP/1.1 connection, which bounds the head of a response, and what is read or kept for writing at
 /// once. hyper's default is 400 KiB, which a client that does not read would hold twice.
-const BUFFER_BYTES: usize = 64 * 1024;
+pub(super) const BUFFER_BYTES: usize = 64 * 1024;
 
 /// The flow-control window of a stream. hyper's default is 2 MiB, which a client that does not read would hold.
 const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
@@ -97,7 +98,7 @@ pub(crate) struct Connector {
 
 /// An open connection, ready for requests.
 pub(super) enum HttpConnection {
-    Http1(http1::SendRequest<RequestBody>),
+    Http1(Http1Connection),
     Http2(http2::SendRequest<RequestBody>),
 }
 
@@ -123,8 +124,8 @@ impl Connector {
             UpstreamProtocol::Auto => transport.negotiated_http2(),
             UpstreamProtocol::Http1 => false,
         };
-        let io = TokioIo::new(transport);
         if is_http2 {
+            let io = TokioIo::new(transport);
             let mut builder = http2::Builder::new(TokioExecutor::new());
             builder.timer(TokioTimer::new());
             builder
@@ -137,13 +138,7 @@ impl Connector {
             tokio::spawn(async move { drop(connection.await) });
             Ok(HttpConnection::Http2(sender))
         } else {
-            let (sender, connection) = http1::Builder::new()
-                .max_buf_size(BUFFER_BYTES)
-                .handshake(io)
-                .await
-                .map_err(ConnectError::Handshake)?;
-            tokio::spawn(async move { drop(connection.with_upgrades().await) });
-            Ok(HttpConnection::Http1(sender))
+            Http1Connection::start(transport).await.map(HttpConnection::Http1)
         }
     }
 

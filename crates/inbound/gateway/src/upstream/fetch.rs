@@ -68,7 +68,8 @@ impl RemoteDocument {
 
     async fn get(&self) -> Result<String, String> {
         let opened = self.connector.open(&self.origin, FETCH_TIMEOUT).await;
-        let HttpConnection::Http1(mut sender) = opened.map_err(|error| error.to_string())? else {
+        let HttpConnection::Http1(mut connection) = opened.map_err(|error| error.to_string())?
+        else {
             return Err("the server does not speak HTTP/1.1".to_owned());
         };
         let request = Request::get(Uri::from(self.path.clone()))
@@ -77,7 +78,8 @@ impl RemoteDocument {
             .header(ACCEPT, "application/json")
             .body(RequestBody::empty())
             .map_err(|error| error.to_string())?;
-        let answer = sender.send_request(request).await.map_err(|error| error.to_string())?;
+        let answer =
+            connection.sender.send_request(request).await.map_err(|error| error.to_string())?;
         if answer.status() != StatusCode::OK {
             return Err(format!("the server answered with {}", answer.status().as_u16()));
         }

@@ -4,17 +4,25 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use http::{Request, Response, StatusCode, Version};
+use http::header::{CONNECTION, UPGRADE};
+use http::{Request, Response, StatusCode, Version, response};
+use http_body::Body as _;
 use hyper::body::Incoming;
-use hyper::client::conn::{TrySendError, http1};
+use hyper::client::conn::TrySendError;
+use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use super::connect::{ConnectError, Connector, HttpConnection};
+use super::connect::{BUFFER_BYTES, ConnectError, Connector, HttpConnection};
+use super::handover::{Handover, Http1Connection};
 use super::host_health::HostHealth;
+use super::long_body::{LongBody, UpstreamBody};
 use super::origin::Origin;
 use super::pool::{Pools, SharedConnection, pool_index};
 use crate::body::RequestBody;
 use crate::settings::UpstreamSettings;
+
+/// A longer body is read without hyper. hyper cannot have read all of it: it reads one buffer ahead.
+const LONG_BYTES_MIN: u64 = BUFFER_BYTES as u64;
 
 /// One host of a group.
 #[derive(Debug)]
@@ -146,7 +154,7 @@ impl Host {
         let opened = connector.open(&self.origin, connect_timeout).await?;
         self.opened.fetch_add(1, Ordering::Relaxed);
         Ok(match opened {
-            HttpConnection::Http1(sender) => self.lease_exclusive(pool_index, sender),
+            HttpConnection::Http1(connection) => self.lease_exclusive(pool_index, connection),
             HttpConnection::Http2(sender) => {
                 self.speaks_http2.store(true, Ordering::Relaxed);
                 self.lease_shared(pool_index, self.pools.add_shared(pool_index, sender))
@@ -161,11 +169,12 @@ impl Host {
             self.reused.fetch_add(1, Ordering::Relaxed);
             return Some(self.lease_shared(pool_index, shared));
         }
-        while let Some(mut sender) = self.pools.take_idle(pool_index) {
+        while let Some(mut connection) = self.pools.take_idle(pool_index) {
+            let sender = &mut connection.sender;
             // The last response was complete, so the connection is ready soon or closed.
             if sender.is_ready() || sender.ready().await.is_ok() {
                 self.reused.fetch_add(1, Ordering::Relaxed);
-                return Some(self.lease_exclusive(pool_index, sender));
+                return Some(self.lease_exclusive(pool_index, connection));
             }
         }
         None
@@ -174,14 +183,14 @@ impl Host {
     fn lease_exclusive(
         self: &Arc<Self>,
         pool_index: usize,
-        sender: http1::SendRequest<RequestBody>,
+        connection: Http1Connection,
     ) -> ConnectionLease {
         self.requests.fetch_add(1, Ordering::Relaxed);
         ConnectionLease {
             host: Arc::clone(self),
             pool_index,
             reusable: true,
-            sender: Some(RequestSender::Exclusive(sender)),
+            sender: Some(RequestSender::Exclusive(connection)),
         }
     }
 
@@ -213,7 +222,9 @@ pub(crate) struct ConnectionLease {
 
 #[derive(Debug)]
 enum RequestSender {
-    Exclusive(http1::SendRequest<RequestBody>),
+    Exclusive(Http1Connection),
+    /// A connection that was taken back from hyper.
+    HandedOver(Arc<Handover>),
     Shared(SharedConnection),
 }
 
@@ -226,7 +237,9 @@ impl ConnectionLease {
     pub(super) const fn version(&self) -> Version {
         match self.sender {
             Some(RequestSender::Shared(_)) => Version::HTTP_2,
-            Some(RequestSender::Exclusive(_)) | None => Version::HTTP_11,
+            Some(RequestSender::Exclusive(_) | RequestSender::HandedOver(_)) | None => {
+                Version::HTTP_11
+            }
         }
     }
 
@@ -242,13 +255,18 @@ impl ConnectionLease {
             error.into_error()
         };
         match &mut self.sender {
-            Some(RequestSender::Exclusive(sender)) => {
-                sender.try_send_request(sent).await.map_err(&mut unsent)
+            Some(RequestSender::Exclusive(connection)) => {
+                if sent.headers().contains_key(UPGRADE) {
+                    connection.handover.allow_upgrade();
+                }
+                connection.sender.try_send_request(sent).await.map_err(&mut unsent)
             }
             Some(RequestSender::Shared(shared)) => {
                 shared.sender.try_send_request(sent).await.map_err(&mut unsent)
             }
-            None => unreachable!("a lease has its sender until it ends"),
+            Some(RequestSender::HandedOver(_)) | None => {
+                unreachable!("a lease sends one request")
+            }
         }
     }
 
@@ -257,15 +275,54 @@ impl ConnectionLease {
         self.reusable = false;
     }
 
+    /// The body of the response to a request without one. A long body is read without hyper.
+    pub(crate) fn take_body(&mut self, answer: &response::Parts, body: Incoming) -> UpstreamBody {
+        let length = body.size_hint().exact().filter(|length| *length > LONG_BYTES_MIN);
+        let (Some(RequestSender::Exclusive(connection)), Some(length)) = (&self.sender, length)
+        else {
+            return UpstreamBody::Hyper(body);
+        };
+        if !connection.handover.is_possible() {
+            return UpstreamBody::Hyper(body);
+        }
+        let handover = Arc::clone(&connection.handover);
+        let stays_open = answer.version == Version::HTTP_11
+            && answer
+                .headers
+                .get_all(CONNECTION)
+                .iter()
+                .all(|value| value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"keep-alive"));
+        self.reusable &= stays_open;
+        let body = LongBody::new(body, length, Arc::clone(&handover));
+        // hyper's handle is dropped: it holds a block of its channel, 10 KiB.
+        self.sender = Some(RequestSender::HandedOver(handover));
+        UpstreamBody::Long(Box::new(body))
+    }
+
     /// Returns the connection to the pool after a complete response.
     pub(crate) fn return_to_pool(mut self) {
         if !self.reusable {
             return;
         }
-        if let Some(RequestSender::Exclusive(_)) = &self.sender
-            && let Some(RequestSender::Exclusive(sender)) = self.sender.take()
-        {
-            self.host.pools.put_idle(self.pool_index, sender);
+        let (host, pool_index) = (Arc::clone(&self.host), self.pool_index);
+        match self.sender.take() {
+            Some(RequestSender::Exclusive(connection)) => {
+                host.pools.put_idle(pool_index, connection);
+            }
+            Some(RequestSender::HandedOver(handover)) => {
+                // No runtime while the process shuts down.
+                if let (Some(transport), Ok(runtime)) =
+                    (handover.take_unused(), Handle::try_current())
+                {
+                    runtime.spawn(async move {
+                        if let Ok(connection) = Http1Connection::start(transport).await {
+                            host.pools.put_idle(pool_index, connection);
+                        }
+                    });
+                }
+            }
+            // Put back: its request is counted until the lease is dropped.
+            shared => self.sender = shared,
         }
     }
 

@@ -138,9 +138,9 @@ async fn probe(host: &Host, connector: &Connector, check: &HealthCheck) -> Optio
     let opened = connector.open(origin, check.timeout).await.ok()?;
     let request = Request::get(&check.path).header(USER_AGENT, "tidegate-health-check");
     let answer = match opened {
-        HttpConnection::Http1(mut sender) => {
+        HttpConnection::Http1(mut connection) => {
             let request = request.header(HOST, origin.field()).body(RequestBody::empty()).ok()?;
-            sender.send_request(request).await
+            connection.sender.send_request(request).await
         }
         HttpConnection::Http2(mut sender) => {
             let (scheme, authority) = (origin.scheme(), origin.authority());

@@ -12,10 +12,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use hyper::client::conn::{http1, http2};
+use hyper::client::conn::http2;
 use parking_lot::Mutex;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
+use super::handover::Http1Connection;
 use super::host::Host;
 use crate::body::RequestBody;
 use crate::settings::PoolSettings;
@@ -68,7 +69,7 @@ struct PooledConnections {
 
 #[derive(Debug)]
 struct IdleConnection {
-    sender: http1::SendRequest<RequestBody>,
+    connection: Http1Connection,
     since: Instant,
 }
 
@@ -97,9 +98,9 @@ impl Pools {
             let fresh =
                 |since: Instant| now.saturating_duration_since(since) < self.settings.idle_timeout;
             old.extend(
-                connections
-                    .idle
-                    .extract_if(.., |idle| idle.sender.is_closed() || !fresh(idle.since)),
+                connections.idle.extract_if(.., |idle| {
+                    idle.connection.sender.is_closed() || !fresh(idle.since)
+                }),
             );
             connections.shared.retain(|shared| {
                 let unused = shared.requests.load(Ordering::Relaxed) == 0;
@@ -112,25 +113,25 @@ impl Pools {
     }
 
     /// Takes an idle HTTP/1.1 connection.
-    pub(super) fn take_idle(&self, pool_index: usize) -> Option<http1::SendRequest<RequestBody>> {
+    pub(super) fn take_idle(&self, pool_index: usize) -> Option<Http1Connection> {
         let mut connections = self.pool(pool_index)?.connections.lock();
-        while let Some(IdleConnection { sender, .. }) = connections.idle.pop() {
-            if !sender.is_closed() {
-                return Some(sender);
+        while let Some(IdleConnection { connection, .. }) = connections.idle.pop() {
+            if !connection.sender.is_closed() {
+                return Some(connection);
             }
         }
         None
     }
 
     /// Returns an HTTP/1.1 connection to the pool, unless that is full.
-    pub(super) fn put_idle(&self, pool_index: usize, sender: http1::SendRequest<RequestBody>) {
-        if sender.is_closed() {
+    pub(super) fn put_idle(&self, pool_index: usize, connection: Http1Connection) {
+        if connection.sender.is_closed() {
             return;
         }
         let Some(pool) = self.pool(pool_index) else { return };
         let mut connections = pool.connections.lock();
         if connections.idle.len() < self.settings.idle_max {
-            connections.idle.push(IdleConnection { sender, since: Instant::now() });
+            connections.idle.push(IdleConnection { connection, since: Instant::now() });
         }
     }
 

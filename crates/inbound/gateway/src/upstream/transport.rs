@@ -15,7 +15,7 @@ use crate::body::is_over_budget;
 
 /// What is read at once while responses hold too much memory. Two reads fit into the 8 KiB that hyper buffers for a
 /// client.
-const SMALL_READ_BYTES: usize = 3 * 1024;
+pub(super) const SMALL_READ_BYTES: usize = 3 * 1024;
 
 /// A TCP connection, encrypted or not.
 #[derive(Debug)]

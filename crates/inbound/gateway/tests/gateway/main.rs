@@ -19,6 +19,7 @@ mod frames;
 mod framing;
 mod limiting;
 mod logging;
+mod long_responses;
 mod overload;
 mod reloading;
 mod settings;

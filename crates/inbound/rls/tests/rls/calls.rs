@@ -11,6 +11,7 @@ use http_body::{Body, Frame};
 use http_body_util::Full;
 use hyper::service::Service;
 use prost::Message;
+use tidegate_access::{AccessToken, AccessTokens};
 use tidegate_engine::Engine;
 use tidegate_rls::RlsSettings;
 use tidegate_rls::proto::{RateLimitRequest, RateLimitResponse};
@@ -351,4 +352,29 @@ async fn reflection_can_be_switched_off() {
 async fn a_message_that_does_not_arrive_is_given_up_without_a_timeout_of_the_client() {
     let Ok(response) = door(RULES).rls.call(in_pieces(&request([user()]), false)).await;
     assert_eq!(Answer::read(response).await.grpc_status().0, "4");
+}
+
+#[tokio::test]
+async fn with_tokens_a_call_needs_one_that_may_check() {
+    // The SHA-256 of `letmein`.
+    let hash = "1c8bfe8f801d79745c4631d09fff36c82aa37fc4cce4fc946683d7b336b63032";
+    let token = |roles: &str| format!("{hash} envoy {roles}").parse::<AccessToken>().unwrap();
+    let tokens = AccessTokens::new([token("check")]);
+    let settings = RlsSettings { tokens: tokens.clone(), ..RlsSettings::default() };
+    let door = door_with(rules(RULES), settings);
+    let authorized = || with("authorization", "Bearer letmein");
+    assert_eq!(door.call(authorized()).await.trailers.unwrap()["grpc-status"], "0");
+    for request in [call_of(&request([user()])), with("authorization", "Bearer other")] {
+        let answer = door.call(request).await;
+        assert_eq!((answer.status, &answer.headers["grpc-status"]), (200, &"16".parse().unwrap()));
+    }
+    let health = HealthClient::new(door.connect().await).check(HealthCheckRequest::default()).await;
+    assert!(health.is_ok(), "health checks need no token");
+    // PERMISSION_DENIED.
+    tokens.replace(&AccessTokens::new([token("read")]));
+    assert_eq!(door.call(authorized()).await.headers["grpc-status"], "7");
+    tokens.replace(&AccessTokens::new([token("check 2020-01-01")]));
+    assert_eq!(door.call(authorized()).await.headers["grpc-status"], "16");
+    tokens.replace(&AccessTokens::default());
+    assert_eq!(door.call(call_of(&request([user()]))).await.trailers.unwrap()["grpc-status"], "0");
 }

@@ -58,6 +58,20 @@ fn everything_is_admitted_within_ten_seconds_after_each_step_down_and_nothing_is
 }
 
 #[test]
+fn every_category_is_served_within_ten_seconds_after_a_step_down_to_nine_tenths_with_each_seed() {
+    let options = Options {
+        workers: 64,
+        overload_seconds: 30,
+        seeds: 3,
+        after: 0.9,
+        ..small(&[Contender::Tidegate])
+    };
+    let report = run(&options, &quiet);
+    assert!(worst(&report, Metric::RestoredAfter) <= 10.0);
+    assert_eq!(worst(&report, Metric::ShedAgain), 0.0);
+}
+
+#[test]
 fn critical_requests_are_never_refused_while_others_are_admitted() {
     let options =
         Options { workers: 64, overload_seconds: 15, seeds: 1, ..small(&[Contender::Tidegate]) };

@@ -460,6 +460,25 @@ fn run(steps: &[Step]) -> Result<Vec<String>, TestCaseError> {
     Ok(log)
 }
 
+#[test]
+fn after_an_overload_a_queue_is_a_burst_and_may_be_twice_as_long() {
+    let mut bench = Bench::full(8);
+    let first = bench.waits(Category::Get);
+    bench.advance(ms(90));
+    let second = bench.waits(Category::Get);
+    // Not empty for longer than 100 ms: a standing queue, in which 5 ms are the longest wait.
+    bench.advance(ms(8));
+    bench.gate.set_recovering(true);
+    bench.gate.expire(bench.now);
+    assert_eq!(bench.events(), (vec![], vec![]));
+    bench.advance(ms(4));
+    bench.leaves();
+    assert_eq!(bench.events(), (vec![second], vec![(first, Cause::QueueTimeout)]));
+    assert_eq!(bench.gate.queue_max(), 8);
+    bench.gate.set_recovering(false);
+    assert_eq!(bench.gate.queue_max(), 4);
+}
+
 proptest! {
     #[test]
     fn slots_held_are_those_entered_and_not_left_and_no_request_is_overtaken_by_a_lower_category(

@@ -85,7 +85,8 @@ impl Tidegate {
         let window = self.gate.take_window(now);
         if let Some(shedder) = &self.shedder {
             let signals = Signals::of_gate(&window, self.gate.limit(), Nanos::ZERO);
-            shedder.tick(now, &signals, tidegate_overload::CallerMode::Enforce);
+            let view = shedder.tick(now, &signals, tidegate_overload::CallerMode::Enforce);
+            self.gate.set_recovering(view.recovers);
         }
     }
 

@@ -1,0 +1,166 @@
+//! An HTTP/1.1 connection that hyper serves until the body of a long response begins.
+//!
+//! hyper keeps four buffers for each connection, in all 30 KiB and more, for as long as its response lasts. For
+//! thousands of clients that do not read, that is most of the memory. So a connection with a long response is taken
+//! back from hyper: [`LongBody`](super::long_body::LongBody) reads the rest of the body and holds no more than one
+//! piece of it. The connection is given to hyper again for its next request.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use hyper::client::conn::http1::{Builder, Connection, Parts, SendRequest};
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+
+use super::connect::{BUFFER_BYTES, ConnectError};
+use super::transport::Transport;
+use crate::body::RequestBody;
+
+/// What the task of a connection does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Order {
+    /// Serve requests.
+    Serve = 0,
+    /// Serve a request that may switch to another protocol.
+    Upgrade = 1,
+    /// Hand over the connection.
+    HandOver = 2,
+}
+
+/// A connection, and hyper's handle of it.
+#[derive(Debug)]
+pub(super) struct Http1Connection {
+    pub(super) sender: SendRequest<RequestBody>,
+    pub(super) handover: Arc<Handover>,
+}
+
+/// The way of a connection between hyper's task and the body of a response.
+#[derive(Debug, Default)]
+pub(super) struct Handover {
+    order: AtomicU8,
+    state: Mutex<HandoverState>,
+}
+
+#[derive(Debug, Default)]
+struct HandoverState {
+    /// The task of the connection.
+    task: Option<Waker>,
+    /// The body that waits for the connection.
+    body: Option<Waker>,
+    /// The connection and the bytes that were read ahead.
+    handed_over: Option<(Transport, Bytes)>,
+    /// The connection after the last byte of a response.
+    unused: Option<Transport>,
+    /// Whether the task has ended.
+    is_over: bool,
+}
+
+impl Http1Connection {
+    /// Gives a connection to hyper.
+    pub(super) async fn start(transport: Transport) -> Result<Self, ConnectError> {
+        let (sender, connection) = Builder::new()
+            .max_buf_size(BUFFER_BYTES)
+            .handshake(TokioIo::new(transport))
+            .await
+            .map_err(ConnectError::Handshake)?;
+        let handover = Arc::new(Handover::default());
+        tokio::spawn(serve(connection, Arc::clone(&handover)));
+        Ok(Http1Connection { sender, handover })
+    }
+}
+
+/// Serves a connection until it ends or is handed over.
+async fn serve(connection: Connection<TokioIo<Transport>, RequestBody>, handover: Arc<Handover>) {
+    let mut serving = Some(connection);
+    let mut is_known = false;
+    let taken = std::future::poll_fn(|cx| {
+        if !std::mem::replace(&mut is_known, true) {
+            handover.state.lock().task = Some(cx.waker().clone());
+        }
+        if handover.order() != Order::Serve {
+            return Poll::Ready(serving.take());
+        }
+        // Its error is returned to the request on it.
+        let ended = serving.as_mut().map(|connection| Pin::new(connection).poll(cx).is_ready());
+        if ended == Some(false) { Poll::Pending } else { Poll::Ready(None) }
+    });
+    match (taken.await, handover.order()) {
+        (Some(connection), Order::HandOver) => {
+            let Parts { io, read_buf, .. } = connection.into_parts();
+            handover.state.lock().handed_over = Some((io.into_inner(), read_buf));
+        }
+        (Some(connection), _) => drop(connection.with_upgrades().await),
+        (None, _) => {}
+    }
+    let mut state = handover.state.lock();
+    state.is_over = true;
+    let body = state.body.take();
+    // The waker holds the memory of this task.
+    let task = state.task.take();
+    drop(state);
+    drop(task);
+    if let Some(body) = body {
+        body.wake();
+    }
+}
+
+impl Handover {
+    fn order(&self) -> Order {
+        match self.order.load(Relaxed) {
+            0 => Order::Serve,
+            1 => Order::Upgrade,
+            _ => Order::HandOver,
+        }
+    }
+
+    fn set_order(&self, order: Order) {
+        self.order.store(order as u8, Relaxed);
+        // Locked after the order is set: a task that has not stored its waker yet will see the order.
+        let task = self.state.lock().task.clone();
+        if let Some(task) = task {
+            task.wake();
+        }
+    }
+
+    /// Lets the next request switch to another protocol. Called before it is sent.
+    pub(super) fn allow_upgrade(&self) {
+        self.set_order(Order::Upgrade);
+    }
+
+    /// Whether hyper's task would hand over the connection: not after a request that might have switched protocols.
+    pub(super) fn is_possible(&self) -> bool {
+        self.order() == Order::Serve
+    }
+
+    /// Asks hyper's task for the connection.
+    pub(super) fn begin(&self) {
+        self.set_order(Order::HandOver);
+    }
+
+    /// The connection, and the bytes that hyper has read ahead. `None` if the connection has ended.
+    pub(super) fn poll_take(&self, cx: &mut Context<'_>) -> Poll<Option<(Transport, Bytes)>> {
+        let mut state = self.state.lock();
+        match state.handed_over.take() {
+            Some(handed_over) => Poll::Ready(Some(handed_over)),
+            None if state.is_over => Poll::Ready(None),
+            None => {
+                state.body = Some(cx.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Returns the connection after the last byte of a response.
+    pub(super) fn give_back(&self, transport: Transport) {
+        self.state.lock().unused = Some(transport);
+    }
+
+    /// The connection, if its response is complete.
+    pub(super) fn take_unused(&self) -> Option<Transport> {
+        self.state.lock().unused.take()
+    }
+}
