@@ -28,6 +28,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ("inbound/tower-layer", &["admission", "answers", "engine", "overload"]),
     ("inbound/spans", &["engine"]),
     ("outbound/pacer", &["algorithms", "stores"]),
+    ("outbound/queue", &["algorithms", "data-dir"]),
+    ("control/data-dir", &[]),
     ("control/sources", &["rules"]),
     ("tidegate", &["admission", "answers", "engine", "overload", "pacer", "stores", "tower-layer"]),
     (
@@ -92,6 +94,8 @@ const KEPT_TO: &[(&str, &[&str])] = &[
     ),
     ("tonic", &["rls", "bench", "fuzz"]),
     ("redis", &["redis-link"]),
+    ("rusqlite", &["data-dir", "queue"]),
+    ("tokio-postgres", &["queue"]),
     ("quanta", &["engine", "overload"]),
     // Who waits for it must know how to: see the lock of a shard.
     ("spinning_top", &["stores", "bench"]),
