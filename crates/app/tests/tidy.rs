@@ -31,7 +31,10 @@ const EDGES: &[(&str, &[&str])] = &[
     ("outbound/queue", &["algorithms", "data-dir"]),
     ("control/data-dir", &[]),
     ("control/sources", &["rules"]),
-    ("tidegate", &["admission", "answers", "engine", "overload", "pacer", "stores", "tower-layer"]),
+    (
+        "tidegate",
+        &["admission", "answers", "engine", "overload", "pacer", "queue", "stores", "tower-layer"],
+    ),
     (
         "app",
         &[
