@@ -1,5 +1,7 @@
 //! A data directory is private, has one owner, rejects other formats, migrates, and is copied while in use.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! The PostgreSQL store under faults and with several processes, on the server's clock.
 
-#![allow(clippy::unwrap_used, reason = "a failed step ends the test")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![cfg(feature = "postgres")]
 
 use std::collections::BTreeSet;

@@ -1,6 +1,6 @@
 //! The embedded store under faults: a killed process, a full disk, damaged files.
 
-#![allow(clippy::unwrap_used, reason = "a failed step ends the test")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![cfg(feature = "sqlite")]
 
 use std::collections::BTreeSet;

@@ -3,7 +3,7 @@
 //! A store takes part by a type that implements [`Backend`] and one line at the end of this file. Cases that need a
 //! capability check that a store without it says so.
 
-#![allow(clippy::unwrap_used, reason = "a failed step ends the test")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod cases;
 mod model;
