@@ -5,7 +5,7 @@ export CARGO_TERM_PROGRESS_WHEN ?= never
 WATCHED = CARGO_TERM_PROGRESS_WHEN=auto
 
 # What is optional and tested nevertheless.
-OPTIONAL = tidegate/pacer,tidegate/protection,tidegate/redis,tidegate-rls/proto
+OPTIONAL = tidegate/pacer,tidegate/protection,tidegate/queue-postgres,tidegate/redis,tidegate-rls/proto
 
 # The release whose nodes a new one has to share a Redis with, and where it is checked out.
 OLD ?= 8b8d2fd
@@ -41,9 +41,10 @@ dist: ## Build the optimized program, and pack it with its licence, documents an
 
 test: fmt unit docs features ## Format, lints, every test, and the API docs
 
-tools: ## Install what the tests run beside Tidegate: a real Envoy, Redis and Valkey
+tools: ## Install what the tests run beside Tidegate: a real Envoy, Redis, Valkey and PostgreSQL
 	tools/install-envoy
 	tools/install-redis
+	tools/install-postgres
 
 fmt: ## Check the format
 	$(CARGO) fmt --all --check
@@ -68,7 +69,7 @@ docs: ## Build the API docs, warnings are errors
 
 features: ## Check the library with each of its features alone
 	$(CARGO) check --locked --quiet -p tidegate --no-default-features
-	for feature in layer protection pacer redis; do \
+	for feature in layer protection pacer queue redis; do \
 		$(CARGO) check --locked --quiet -p tidegate --no-default-features --features $$feature || exit 1; \
 	done
 

@@ -30,8 +30,13 @@ const EDGES: &[(&str, &[&str])] = &[
     ("inbound/spans", &["engine"]),
     ("inbound/statsd", &["document", "metrics"]),
     ("outbound/pacer", &["algorithms", "stores"]),
+    ("outbound/queue", &["algorithms", "data-dir"]),
+    ("control/data-dir", &[]),
     ("control/sources", &["rules"]),
-    ("tidegate", &["admission", "answers", "engine", "overload", "pacer", "stores", "tower-layer"]),
+    (
+        "tidegate",
+        &["admission", "answers", "engine", "overload", "pacer", "queue", "stores", "tower-layer"],
+    ),
     (
         "app",
         &[
@@ -96,6 +101,8 @@ const KEPT_TO: &[(&str, &[&str])] = &[
     ),
     ("tonic", &["rls", "bench", "fuzz", "upstream-diff"]),
     ("redis", &["redis-link"]),
+    ("rusqlite", &["data-dir", "queue"]),
+    ("tokio-postgres", &["queue"]),
     ("quanta", &["engine", "overload"]),
     // Who waits for it must know how to: see the lock of a shard.
     ("spinning_top", &["stores", "bench"]),

@@ -42,6 +42,8 @@
 //! | `layer` (default) | `layer`: a tower layer that limits any HTTP service | `layer` |
 //! | `protection` | `protection`: a gate and shedders for overload; with `layer`, a tower layer for them | `protection` |
 //! | `pacer` | `pacer`: calls that leave at the pace their receiver allows | `pacer` |
+//! | `queue` | `queue`: a durable queue of records that are sent later | `queue` |
+//! | `queue-postgres` | the same in PostgreSQL, for several processes | |
 //! | `redis` | limits that several processes share, in [`stores`] | `redis` |
 //!
 //! The service and the gateway are the binary `tidegate`, package `tidegate-app`.
@@ -89,3 +91,7 @@ pub use tidegate_overload as protection;
 /// Calls that leave at the pace their receiver allows.
 #[cfg(feature = "pacer")]
 pub use tidegate_pacer as pacer;
+
+/// A durable queue of records that are sent later, at the pace of their receiver.
+#[cfg(feature = "queue")]
+pub use tidegate_queue as queue;

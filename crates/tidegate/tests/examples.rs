@@ -15,6 +15,10 @@ mod pacer;
 #[allow(dead_code, reason = "its `main` is not called here")]
 #[path = "../examples/protection.rs"]
 mod protection;
+#[cfg(feature = "queue")]
+#[allow(dead_code, reason = "its `main` is not called here")]
+#[path = "../examples/queue.rs"]
+mod queue;
 #[cfg(feature = "redis")]
 #[allow(dead_code, reason = "its `main` is not called here")]
 #[path = "../examples/redis.rs"]
@@ -51,6 +55,25 @@ async fn calls_leave_one_interval_apart() {
     let expected =
         ["sent after 0 ms", "sent after 100 ms", "sent after 200 ms", "no room, retry after 100ms"];
     assert_eq!(pacer::demo().await.expect("the default budget"), expected);
+}
+
+#[cfg(feature = "queue")]
+#[tokio::test]
+async fn records_are_claimed_within_the_budget_and_survive_a_restart() {
+    let files = tempfile::tempdir().expect("a temporary directory");
+    let lines = queue::demo(&files.path().join("data")).await.expect("the disk has room");
+    let expected = [
+        "enqueued 5 records, the repeated one once",
+        "claimed 2 records of cost 20, the next costs 10",
+        "sent order 0",
+        "order 1 was throttled: later, without an attempt",
+        "after a restart 4 records wait",
+        "sent order 2",
+        "sent order 3",
+        "sent order 4",
+        "sent order 1",
+    ];
+    assert_eq!(lines, expected);
 }
 
 #[cfg(feature = "redis")]
