@@ -193,6 +193,12 @@ impl LeaseHolder {
         self.grant = Some(prepared.grant);
     }
 
+    /// Stops using all slots, before they are given back.
+    pub(crate) fn forget(&mut self) {
+        self.slots.clear();
+        self.deadline = Timestamp::EPOCH;
+    }
+
     /// How long to wait until the next heartbeat. `jitter_ppm` is a random number below a million.
     ///
     /// A member with its fair share that wants no more looks rarely; one that waits for slots of others looks often.

@@ -175,4 +175,31 @@ impl TargetLimits {
     pub const fn slots(&self) -> u16 {
         self.slots
     }
+
+    /// The slots that send records of this cost within a second, at most all of them.
+    pub(crate) fn slots_for(&self, backlog: Cost) -> u16 {
+        let needed = |limit: &TargetLimit| {
+            let cost = u128::from(backlog.of(limit.dimension));
+            (cost * u128::from(limit.window_ms) * u128::from(self.slots)).div_ceil(u128::from(limit.amount) * 1_000)
+        };
+        let most = self.limits.iter().map(needed).max().unwrap_or(0);
+        u16::try_from(most).unwrap_or(self.slots).min(self.slots)
+    }
+
+    /// Whether all slots together can pay for a record within half of a lease.
+    pub(crate) fn fits_lease(&self, cost: Cost, lease: Duration) -> bool {
+        self.limits.iter().all(|limit| {
+            let needed_ms = u128::from(cost.of(limit.dimension)) * u128::from(limit.window_ms) / u128::from(limit.amount);
+            needed_ms <= lease.as_millis() / 2
+        })
+    }
+
+    /// How many records of this cost all limits together allow in a second.
+    pub(crate) fn records_per_second(&self, cost: Cost) -> f64 {
+        let rate = |limit: &TargetLimit| {
+            let cost = cost.of(limit.dimension);
+            (cost > 0).then(|| limit.amount as f64 * 1_000.0 / limit.window_ms as f64 / cost as f64)
+        };
+        self.limits.iter().filter_map(rate).fold(f64::INFINITY, f64::min)
+    }
 }
