@@ -164,12 +164,12 @@ mod redis {
         member
     }
 
-    /// Waits until each member holds this many slots.
-    async fn shares_become(members: &[&TargetMember<RedisCapacityStore>], slots: usize) {
+    /// Waits until each member holds at least this many slots, while all together never hold more than there are.
+    async fn shares_reach(members: &[&TargetMember<RedisCapacityStore>], slots: usize) {
         for _ in 0..3_000 {
             let shares: Vec<_> = members.iter().map(|member| member.slots().len()).collect();
             assert!(shares.iter().sum::<usize>() <= 20, "{shares:?}");
-            if shares.iter().all(|share| *share == slots) {
+            if shares.iter().all(|share| *share >= slots) {
                 return;
             }
             sleep(Duration::from_millis(10)).await;
@@ -182,16 +182,16 @@ mod redis {
     async fn members_on_one_redis_share_its_slots_and_inherit_those_of_a_member_that_is_gone() {
         let server = Server::redis();
         let (first, second) = (member(&server, "first"), member(&server, "second"));
-        shares_become(&[&first, &second], 10).await;
+        shares_reach(&[&first, &second], 10).await;
         drop(second);
-        shares_become(&[&first], 20).await;
+        shares_reach(&[&first], 20).await;
     }
 
     #[tokio::test]
     async fn members_keep_their_slots_when_the_redis_forgets_everything() {
         let server = Server::redis();
         let (first, second) = (member(&server, "first"), member(&server, "second"));
-        shares_become(&[&first, &second], 10).await;
+        shares_reach(&[&first, &second], 10).await;
         server.tell(&["FLUSHALL"]);
         let third = member(&server, "third");
         for _ in 0..50 {
@@ -199,6 +199,6 @@ mod redis {
             assert!(shares <= 20, "{shares}");
             sleep(Duration::from_millis(20)).await;
         }
-        shares_become(&[&third], 6).await;
+        shares_reach(&[&first, &second, &third], 6).await;
     }
 }
