@@ -1,0 +1,268 @@
+//! A member's side of its leases, without I/O: what it holds, until when, and when it must look again.
+//!
+//! The end of a lease is computed on the member's own clock, from the instant *before* the document was read, less a
+//! guard. The store counts from a later instant, so the member always stops first, whatever the clocks of others say.
+//!
+//! A heartbeat has two steps, because the write may fail or its reply be lost. [`LeaseHolder::prepare`] gives up slots
+//! at once: if the write succeeds unseen, another member may own them already. [`LeaseHolder::confirm`] takes new slots
+//! and the new end of the lease only when the store has confirmed the write.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tidegate_algorithms::{Nanos, Timestamp};
+
+use crate::document::{CapacityDocument, Grant, Heartbeat, SlotLease, TooManyMembers};
+use crate::limits::TargetLimits;
+use crate::pacing::Pace;
+use crate::shares::Pool;
+
+/// How a member takes part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberTerms {
+    /// Its name, unique among the members of the target.
+    pub name: String,
+    /// The name of its pool.
+    pub pool: String,
+    /// Its weight within the pool.
+    pub weight: u32,
+    /// The slots that it keeps also while it is idle.
+    pub reserve: u16,
+    /// How long a lease lasts without a heartbeat.
+    pub lease: Duration,
+}
+
+impl MemberTerms {
+    /// The length of a lease unless the operator chooses another.
+    pub const LEASE_DEFAULT: Duration = Duration::from_secs(15);
+
+    /// A member of the default pool.
+    pub fn named(name: impl Into<String>) -> Self {
+        MemberTerms {
+            name: name.into(),
+            pool: CapacityDocument::DEFAULT_POOL.to_owned(),
+            weight: 1,
+            reserve: 0,
+            lease: Self::LEASE_DEFAULT,
+        }
+    }
+}
+
+/// A document as a store returned it.
+#[derive(Clone, Debug)]
+pub struct DocumentReading {
+    /// The document; `None` if the store has none.
+    pub document: Option<CapacityDocument>,
+    /// The store's clock in milliseconds, if it has one.
+    pub store_time_ms: Option<u64>,
+}
+
+/// What a target looks like if the store has no document of it.
+#[derive(Clone, Debug)]
+pub struct NewTarget {
+    /// Its limits.
+    pub limits: TargetLimits,
+    /// Its pools.
+    pub pools: Vec<Pool>,
+    /// A random number that names this creation.
+    pub incarnation: u64,
+    /// A number that no earlier document of the target has reached, such as the seconds since 1970.
+    pub epoch: u64,
+    /// Whether holders of a lost document may exist. False only if the store cannot outlive or lose to them: the memory
+    /// of this process.
+    pub may_have_holders: bool,
+}
+
+/// A heartbeat that waits for the store's confirmation.
+#[derive(Debug)]
+pub struct PreparedHeartbeat {
+    /// The document to write if the one that was read is unchanged.
+    pub document: CapacityDocument,
+    grant: Grant,
+    read_at: Timestamp,
+}
+
+/// The leases of one member.
+#[derive(Debug)]
+pub struct LeaseHolder {
+    terms: MemberTerms,
+    wants: u16,
+    slots: Vec<SlotLease>,
+    deadline: Timestamp,
+    guard: Nanos,
+    grant: Option<Grant>,
+    observer: Observer,
+}
+
+impl LeaseHolder {
+    /// The shortest guard before the end of a lease.
+    pub const GUARD_MIN: Nanos = Nanos::from_millis(250);
+
+    /// A member that holds nothing yet.
+    pub fn new(terms: MemberTerms) -> Self {
+        LeaseHolder {
+            terms,
+            wants: 0,
+            slots: Vec::new(),
+            deadline: Timestamp::EPOCH,
+            guard: Self::GUARD_MIN,
+            grant: None,
+            observer: Observer::default(),
+        }
+    }
+
+    /// Sets the slots that it can use now; the next heartbeat asks for them.
+    pub const fn set_wants(&mut self, wants: u16) {
+        self.wants = wants;
+    }
+
+    /// The slots that it may use at `now`.
+    pub fn slots(&self, now: Timestamp) -> &[SlotLease] {
+        if now < self.deadline { &self.slots } else { &[] }
+    }
+
+    /// The end of its lease, on its own clock.
+    pub const fn deadline(&self) -> Timestamp {
+        self.deadline
+    }
+
+    /// What the last confirmed heartbeat returned.
+    pub const fn grant(&self) -> Option<&Grant> {
+        self.grant.as_ref()
+    }
+
+    /// Makes a heartbeat out of a document that was read between `read_at` and `now`. Slots above the fair share are given
+    /// up here, whether or not the write succeeds.
+    ///
+    /// # Errors
+    /// When the target has too many members.
+    pub fn prepare(
+        &mut self,
+        reading: DocumentReading,
+        fallback: &NewTarget,
+        reports: BrakeReport,
+        read_at: Timestamp,
+        now: Timestamp,
+    ) -> Result<PreparedHeartbeat, TooManyMembers> {
+        let lease = Nanos::from(self.terms.lease);
+        let mut document = reading.document.unwrap_or_else(|| {
+            let settling = fallback.may_have_holders;
+            let (limits, pools) = (fallback.limits.clone(), fallback.pools.clone());
+            CapacityDocument::new(limits, pools, fallback.incarnation, fallback.epoch, settling)
+        });
+        self.observer.observe(&document, now);
+        let unseen_for = lease.get().saturating_add(self.guard.get());
+        if document.is_settling() && self.observer.incarnation_age(now).get() >= unseen_for {
+            document.settle();
+        }
+        let own = document.number_of(&self.terms.name);
+        let observer = &self.observer;
+        document.drop_expired(|number, expires_ms| match reading.store_time_ms {
+            _ if Some(number) == own => false,
+            Some(store_time) if expires_ms > 0 => expires_ms <= store_time,
+            _ => observer.silence(number, now).get() >= unseen_for,
+        });
+        let heartbeat = Heartbeat {
+            member: self.terms.name.clone(),
+            pool: self.terms.pool.clone(),
+            weight: self.terms.weight,
+            wants: self.wants,
+            reserve: self.terms.reserve,
+            holds: self.slots(now).to_vec(),
+            incarnation: self.grant.as_ref().map(|grant| grant.incarnation),
+            brake_ppm: reports.level_ppm,
+            hold_ms: reports.hold_ms,
+            expires_ms: reading
+                .store_time_ms
+                .map_or(0, |time| time.saturating_add(lease.get() / 1_000_000)),
+        };
+        let grant = document.heartbeat(&heartbeat)?;
+        self.slots.retain(|lease| grant.slots.contains(lease));
+        Ok(PreparedHeartbeat { document, grant, read_at })
+    }
+
+    /// Takes the slots and the new end of the lease: the store has confirmed the write at `now`.
+    pub fn confirm(&mut self, prepared: PreparedHeartbeat, now: Timestamp) {
+        // Twice the longest exchange, so that a write that was sent just before the end is answered before it.
+        let exchange = now.since(prepared.read_at).get();
+        let lease = Nanos::from(self.terms.lease).get();
+        self.guard = Nanos::new(exchange.saturating_mul(2).min(lease / 2)).max(self.guard);
+        let held = lease.saturating_sub(self.guard.get());
+        self.deadline = prepared.read_at.after(Nanos::new(held));
+        self.slots.clone_from(&prepared.grant.slots);
+        self.grant = Some(prepared.grant);
+    }
+
+    /// Stops using all slots, before they are given back.
+    pub(crate) fn forget(&mut self) {
+        self.slots.clear();
+        self.deadline = Timestamp::EPOCH;
+    }
+
+    /// How long to wait until the next heartbeat. `jitter_ppm` is a random number below a million.
+    ///
+    /// A member with its fair share that wants no more looks rarely; one that waits for slots of others looks often.
+    pub fn pause(&self, jitter_ppm: u32) -> Nanos {
+        let held = u16::try_from(self.slots.len()).unwrap_or(u16::MAX);
+        let third = Nanos::from(self.terms.lease).get() / 3;
+        let millis = match &self.grant {
+            None => 250,
+            Some(grant) if held < grant.fair_share => 500,
+            Some(_) if held < self.wants => 1_000,
+            Some(_) => 5_000,
+        };
+        let pause = Nanos::from_millis(millis).get().min(third);
+        // Between 0.9 and 1.1 of it.
+        Nanos::new(
+            pause / 10 * 9
+                + pause / 5 * u64::from(jitter_ppm.min(Pace::WHOLE)) / u64::from(Pace::WHOLE),
+        )
+    }
+}
+
+/// What a member reports about its target in a heartbeat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BrakeReport {
+    /// The level of its own brake.
+    pub level_ppm: u32,
+    /// A hold that the target asked for since the last heartbeat.
+    pub hold_ms: Option<u64>,
+}
+
+impl BrakeReport {
+    /// Nothing was throttled.
+    pub const NONE: BrakeReport = BrakeReport { level_ppm: Pace::WHOLE, hold_ms: None };
+}
+
+/// Since when this member has seen each other member unchanged: expiry for stores without a clock.
+#[derive(Debug, Default)]
+pub(crate) struct Observer {
+    incarnation: Option<(u64, Timestamp)>,
+    members: HashMap<u64, (u64, Timestamp)>,
+}
+
+impl Observer {
+    fn observe(&mut self, document: &CapacityDocument, now: Timestamp) {
+        if self.incarnation.is_none_or(|(seen, _)| seen != document.incarnation()) {
+            self.incarnation = Some((document.incarnation(), now));
+            self.members.clear();
+        }
+        let mut seen = HashMap::with_capacity(self.members.len());
+        for (number, beat) in document.beats() {
+            let since = match self.members.get(&number) {
+                Some(&(same, since)) if same == beat => since,
+                _ => now,
+            };
+            seen.insert(number, (beat, since));
+        }
+        self.members = seen;
+    }
+
+    fn incarnation_age(&self, now: Timestamp) -> Nanos {
+        self.incarnation.map_or(Nanos::ZERO, |(_, since)| now.since(since))
+    }
+
+    fn silence(&self, number: u64, now: Timestamp) -> Nanos {
+        self.members.get(&number).map_or(Nanos::ZERO, |(_, since)| now.since(*since))
+    }
+}

@@ -1,0 +1,57 @@
+//! Shares of a throttled service's capacity, for processes that do not know each other.
+//!
+//! A *target* has limits: operations, bytes and units over windows of up to a minute. Its capacity is divided into equal
+//! *slots*. Each *member* holds slots under leases and sends at the pace that its slots allow, so that all members
+//! together never exceed a limit. There is no leader: a member reads one small document from a store, computes everyone's
+//! fair share, and replaces the document if it is unchanged.
+//!
+//! ```
+//! use tidegate_capacity::{
+//!     Cost, Dimension, MemberTerms, MemoryCapacityStore, Target, TargetAnswer, TargetLimit, TargetLimits, TargetMember,
+//! };
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // A database that takes 20,000 units a second; each record costs ten.
+//! let limits = TargetLimits::new(vec![TargetLimit::per_second(Dimension::Units, 20_000)])?;
+//! let target = Target::new("database", limits);
+//! let member = TargetMember::join(MemoryCapacityStore::default(), target, MemberTerms::named("importer"));
+//! member.set_backlog(Cost::units(30));
+//! for _record in 0..3 {
+//!     let permit = member.turn(Cost::units(10)).await?;
+//!     // Send the record here.
+//!     permit.finish(TargetAnswer::Accepted, None);
+//! }
+//! member.leave().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`fair_shares`], [`TargetPacer`], [`Brake`], [`CapacityDocument`] and [`LeaseHolder`] do no I/O and take the time as an
+//! argument; [`TargetMember`] runs them on a store.
+
+mod boot_clock;
+mod brake;
+mod document;
+mod holder;
+mod limits;
+mod member;
+mod pacing;
+mod shares;
+mod store;
+
+pub use boot_clock::BootClock;
+pub use brake::{Brake, TargetAnswer};
+pub use document::{
+    CapacityDocument, DocumentError, Grant, Heartbeat, SlotHolder, SlotLease, TargetHold, TooManyMembers,
+};
+pub use holder::{BrakeReport, DocumentReading, LeaseHolder, MemberTerms, NewTarget, PreparedHeartbeat};
+pub use limits::{Cost, Dimension, LimitsError, TargetLimit, TargetLimits};
+pub use member::{CostTooHigh, HeartbeatError, SendPermit, Target, TargetMember};
+pub use pacing::{Departure, Pace, SLACK, TargetPacer};
+pub use shares::{Pool, ShareRequest, fair_shares};
+#[cfg(feature = "redis")]
+pub use store::RedisCapacityStore;
+pub use store::{CapacityStore, CapacityStoreError, MemoryCapacityStore, StoredDocument};
+#[cfg(feature = "redis")]
+pub use tidegate_redis_link::RedisSettings;

@@ -1,0 +1,434 @@
+//! A running member of a target: it keeps its leases and tells callers when to send.
+//!
+//! One task sends heartbeats. Callers wait in line for [`TargetMember::turn`], which returns when every limit allows the
+//! record and its slot is leased for long enough. The answer of the target goes back through
+//! [`SendPermit::finish`], so that real costs and throttled answers change the pace of all members.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tidegate_algorithms::{Clock, Nanos, Timestamp};
+use tokio::sync::{Mutex as QueueMutex, Notify};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use crate::boot_clock::BootClock;
+use crate::brake::{Brake, TargetAnswer};
+use crate::document::{CapacityDocument, DocumentError, SlotLease, TooManyMembers};
+use crate::holder::{BrakeReport, DocumentReading, LeaseHolder, MemberTerms, NewTarget, PreparedHeartbeat};
+use crate::limits::{Cost, TargetLimits};
+use crate::pacing::{Departure, Pace, TargetPacer};
+use crate::shares::Pool;
+use crate::store::{CapacityStore, CapacityStoreError, StoredDocument};
+
+/// A throttled service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Its name, the same for all members.
+    pub name: String,
+    /// Its limits, for the member that comes first; afterwards the stored ones count.
+    pub limits: TargetLimits,
+    /// Its pools, likewise.
+    pub pools: Vec<Pool>,
+    /// The part of the limits to use, in parts per million.
+    pub utilisation_ppm: u32,
+    /// The longest time that it may ask to wait.
+    pub hold_max: Duration,
+}
+
+impl Target {
+    /// A target without pools, used to 98 %.
+    pub fn new(name: impl Into<String>, limits: TargetLimits) -> Self {
+        Target {
+            name: name.into(),
+            limits,
+            pools: Vec::new(),
+            utilisation_ppm: Pace::UTILISATION_DEFAULT,
+            hold_max: Brake::HOLD_MAX_DEFAULT.into(),
+        }
+    }
+}
+
+/// A heartbeat that failed. The member goes on until its lease ends, and tries again.
+#[derive(Debug, thiserror::Error)]
+pub enum HeartbeatError {
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] CapacityStoreError),
+    /// The document is damaged, or of another version.
+    #[error(transparent)]
+    Document(#[from] DocumentError),
+    /// The target has no room for another member.
+    #[error(transparent)]
+    Full(#[from] TooManyMembers),
+    /// Other members changed the document each time in between.
+    #[error("other members changed the lease document {ATTEMPTS_MAX} times in between")]
+    Contended,
+}
+
+/// A record that no lease can pay for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the record costs more than the target allows within one lease")]
+pub struct CostTooHigh;
+
+/// How often one heartbeat tries to replace the document.
+const ATTEMPTS_MAX: u32 = 8;
+/// The shortest time between two heartbeats, however often the demand changes.
+const PAUSE_MIN: Duration = Duration::from_millis(250);
+/// How often a waiting caller looks at the brake, which opens slowly after a hold.
+const LOOK_AGAIN: Nanos = Nanos::from_millis(100);
+
+/// A member of a target. It leaves when it is dropped: then its leases expire; [`TargetMember::leave`] frees them at once.
+#[derive(Debug)]
+pub struct TargetMember<S: CapacityStore, C: Clock = BootClock> {
+    shared: Arc<Shared<S, C>>,
+    beats: JoinHandle<()>,
+}
+
+#[derive(Debug)]
+struct Shared<S, C> {
+    store: S,
+    clock: C,
+    target: Target,
+    terms: MemberTerms,
+    state: Mutex<MemberState>,
+    /// One caller at a time computes its departure; the others wait in order.
+    line: QueueMutex<()>,
+    /// The share, its level or the limits changed.
+    changed: Notify,
+    /// The demand changed.
+    demand: Notify,
+}
+
+#[derive(Debug)]
+struct MemberState {
+    holder: LeaseHolder,
+    pacer: TargetPacer,
+    brake: Brake,
+    limits: TargetLimits,
+    revision: u64,
+    backlog: Cost,
+    /// A hold that the other members do not know of yet.
+    hold_ms: Option<u64>,
+    hold_seen: u64,
+    random: u64,
+    last_error: Option<HeartbeatError>,
+}
+
+impl<S: CapacityStore> TargetMember<S> {
+    /// Joins a target, on a clock that no one can set. Must be called within a tokio runtime.
+    pub fn join(store: S, target: Target, terms: MemberTerms) -> Self {
+        Self::join_with_clock(store, target, terms, BootClock)
+    }
+}
+
+impl<S: CapacityStore, C: Clock> TargetMember<S, C> {
+    /// Joins a target, with its own clock. Must be called within a tokio runtime.
+    pub fn join_with_clock(store: S, target: Target, terms: MemberTerms, clock: C) -> Self {
+        let limits = target.limits.clone();
+        let state = MemberState {
+            holder: LeaseHolder::new(terms.clone()),
+            pacer: TargetPacer::new(&limits),
+            brake: Brake::new(target.hold_max.into()),
+            limits,
+            revision: 0,
+            backlog: Cost { operations: 0, bytes: 0, units: 0 },
+            hold_ms: None,
+            hold_seen: 0,
+            random: seed(&terms.name, clock.now()),
+            last_error: None,
+        };
+        let shared = Arc::new(Shared {
+            store,
+            clock,
+            target,
+            terms,
+            state: Mutex::new(state),
+            line: QueueMutex::new(()),
+            changed: Notify::new(),
+            demand: Notify::new(),
+        });
+        let beats = tokio::spawn(keep_leases(Arc::clone(&shared)));
+        TargetMember { shared, beats }
+    }
+
+    /// Sets the cost of the records that wait. The member asks for the slots that send them within a second.
+    pub fn set_backlog(&self, backlog: Cost) {
+        let mut state = self.shared.state.lock();
+        state.backlog = backlog;
+        let wants = state.limits.slots_for(backlog);
+        let holds = state.holder.slots(self.shared.clock.now()).len();
+        drop(state);
+        if usize::from(wants) > holds {
+            self.shared.demand.notify_one();
+        }
+    }
+
+    /// Waits until a record of this cost may leave. The caller sends it at once and finishes the permit with the answer.
+    ///
+    /// # Errors
+    /// When the cost exceeds what all slots allow within a lease.
+    pub async fn turn(&self, cost: Cost) -> Result<SendPermit<'_, S, C>, CostTooHigh> {
+        let shared = &*self.shared;
+        let _first_in_line = shared.line.lock().await;
+        loop {
+            let changed = shared.changed.notified();
+            let now = shared.clock.now();
+            let wait = {
+                let mut state = shared.state.lock();
+                if !state.limits.fits_lease(cost, shared.terms.lease) {
+                    return Err(CostTooHigh);
+                }
+                state.update_pace(&shared.target, now);
+                match state.depart(cost, now) {
+                    DepartureStep::Leave(lease) => return Ok(SendPermit { shared, cost, lease }),
+                    DepartureStep::Wait(wait) => wait,
+                }
+            };
+            // The end of the wait and the news of a change both lead to another look.
+            let _ = timeout(wait.into(), changed).await;
+        }
+    }
+
+    /// The slots that it holds now.
+    pub fn slots(&self) -> Vec<SlotLease> {
+        self.shared.state.lock().holder.slots(self.shared.clock.now()).to_vec()
+    }
+
+    /// The part of the share in use, in parts per million: below a million while the target throttles, zero while it is
+    /// closed.
+    pub fn brake_ppm(&self) -> u32 {
+        self.shared.state.lock().brake.level_ppm(self.shared.clock.now())
+    }
+
+    /// Why the last heartbeat failed, in words; `None` when it succeeded.
+    pub fn last_error(&self) -> Option<String> {
+        self.shared.state.lock().last_error.as_ref().map(ToString::to_string)
+    }
+
+    /// Waits until it holds at least one slot.
+    pub async fn holds_slots(&self) {
+        loop {
+            let changed = self.shared.changed.notified();
+            if !self.slots().is_empty() {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Gives all slots back. Records that were sent last may still count against the limit, so this waits until their
+    /// time has passed.
+    ///
+    /// # Errors
+    /// When the store fails; the leases expire by themselves.
+    pub async fn leave(self) -> Result<(), HeartbeatError> {
+        self.beats.abort();
+        let shared = &self.shared;
+        while !shared.state.lock().pacer.is_idle(shared.clock.now()) {
+            sleep(LOOK_AGAIN.into()).await;
+        }
+        shared.state.lock().holder.forget();
+        for _ in 0..ATTEMPTS_MAX {
+            let read = shared.store.read(&shared.target.name).await?;
+            let Some(bytes) = &read.bytes else { return Ok(()) };
+            let mut document = CapacityDocument::decode(bytes)?;
+            document.leave(&shared.terms.name);
+            if shared.store.replace(&shared.target.name, &read, document.encode()?).await? {
+                return Ok(());
+            }
+        }
+        Err(HeartbeatError::Contended)
+    }
+}
+
+impl<S: CapacityStore, C: Clock> Drop for TargetMember<S, C> {
+    fn drop(&mut self) {
+        self.beats.abort();
+    }
+}
+
+/// The right to send one record now.
+#[derive(Debug)]
+#[must_use = "finish it with the answer, so that the pace follows the target"]
+pub struct SendPermit<'a, S, C> {
+    shared: &'a Shared<S, C>,
+    cost: Cost,
+    lease: SlotLease,
+}
+
+impl<S: CapacityStore, C: Clock> SendPermit<'_, S, C> {
+    /// One of the slots that the record is sent under, for services that reject older epochs.
+    pub const fn lease(&self) -> SlotLease {
+        self.lease
+    }
+
+    /// Tells what became of the record, and its real cost if the answer has it.
+    pub fn finish(self, answer: TargetAnswer, real_cost: Option<Cost>) {
+        let now = self.shared.clock.now();
+        let mut state = self.shared.state.lock();
+        if let Some(real) = real_cost {
+            state.pacer.correct(self.cost, real, now);
+        }
+        let hold = state.brake.record(answer, now);
+        if let Some(hold) = hold {
+            state.hold_ms = Some(hold.get() / 1_000_000);
+            self.shared.demand.notify_one();
+        }
+        let share = state.share_per_second(self.cost);
+        let probes = state.holder.grant().is_none_or(|grant| grant.probes);
+        state.brake.tick(share, probes, now);
+    }
+}
+
+/// Sends heartbeats until the member leaves.
+async fn keep_leases<S: CapacityStore, C: Clock>(shared: Arc<Shared<S, C>>) {
+    loop {
+        let outcome = heartbeat(&shared).await;
+        let pause = {
+            let mut state = shared.state.lock();
+            state.last_error = outcome.err();
+            let jitter = state.random_ppm();
+            Duration::from(state.holder.pause(jitter))
+        };
+        shared.changed.notify_waiters();
+        sleep(PAUSE_MIN.min(pause)).await;
+        // A change of the demand ends the pause early.
+        let _ = timeout(pause.saturating_sub(PAUSE_MIN), shared.demand.notified()).await;
+    }
+}
+
+async fn heartbeat<S: CapacityStore, C: Clock>(shared: &Shared<S, C>) -> Result<(), HeartbeatError> {
+    let target = &shared.target.name;
+    for attempt in 0..ATTEMPTS_MAX {
+        let read_at = shared.clock.now();
+        let read = shared.store.read(target).await?;
+        let (report, prepared) = shared.state.lock().prepare(shared, &read, read_at)?;
+        let bytes = prepared.document.encode()?;
+        if shared.store.replace(target, &read, bytes).await? {
+            shared.state.lock().confirm(shared, prepared, report);
+            return Ok(());
+        }
+        let jitter = shared.state.lock().random_ppm();
+        sleep(Duration::from_micros(u64::from(jitter / 100 * (attempt + 1)))).await;
+    }
+    Err(HeartbeatError::Contended)
+}
+
+/// What a caller does next.
+enum DepartureStep {
+    Leave(SlotLease),
+    Wait(Nanos),
+}
+
+impl MemberState {
+    fn prepare<S: CapacityStore, C: Clock>(
+        &mut self,
+        shared: &Shared<S, C>,
+        read: &StoredDocument,
+        read_at: Timestamp,
+    ) -> Result<(BrakeReport, PreparedHeartbeat), HeartbeatError> {
+        let document = read.bytes.as_deref().map(CapacityDocument::decode).transpose()?;
+        let now = shared.clock.now();
+        let wants = self.limits.slots_for(self.backlog);
+        // Slots are given back only when the records sent under them no longer count.
+        let wants = if self.pacer.is_idle(now) { wants } else { wants.max(1) };
+        self.holder.set_wants(wants);
+        let created = read.time_ms.unwrap_or(now.as_nanos() / 1_000_000);
+        let fallback = NewTarget {
+            limits: shared.target.limits.clone(),
+            pools: shared.target.pools.clone(),
+            incarnation: self.next_random() >> 16,
+            epoch: created / 1_000,
+            may_have_holders: shared.store.outlived_by_members(),
+        };
+        let report = BrakeReport { level_ppm: self.brake.own_level_ppm(), hold_ms: self.hold_ms };
+        let reading = DocumentReading { document, store_time_ms: read.time_ms };
+        let prepared = self.holder.prepare(reading, &fallback, report, read_at, now)?;
+        self.update_pace(&shared.target, now);
+        Ok((report, prepared))
+    }
+
+    fn confirm<S: CapacityStore, C: Clock>(
+        &mut self,
+        shared: &Shared<S, C>,
+        prepared: PreparedHeartbeat,
+        report: BrakeReport,
+    ) {
+        let now = shared.clock.now();
+        self.holder.confirm(prepared, now);
+        if self.hold_ms == report.hold_ms {
+            self.hold_ms = None;
+        }
+        let Some(grant) = self.holder.grant().cloned() else { return };
+        if !grant.probes {
+            self.brake.follow(grant.brake_ppm, report.level_ppm);
+        }
+        if let Some(hold) = grant.hold.filter(|hold| hold.number > self.hold_seen) {
+            self.hold_seen = hold.number;
+            if report.hold_ms.is_none() {
+                let _ = self.brake.hold(Nanos::from_millis(hold.length_ms), now);
+            }
+        }
+        if grant.revision != self.revision {
+            self.revision = grant.revision;
+            let pace = self.pace(&shared.target, now);
+            self.pacer.set_limits(&grant.limits, pace, now);
+            self.limits = grant.limits;
+        }
+        self.update_pace(&shared.target, now);
+    }
+
+    fn pace(&self, target: &Target, now: Timestamp) -> Pace {
+        let level = u64::from(target.utilisation_ppm.min(Pace::WHOLE)) * u64::from(self.brake.level_ppm(now));
+        Pace {
+            slots: u16::try_from(self.holder.slots(now).len()).unwrap_or(u16::MAX),
+            level_ppm: u32::try_from(level / u64::from(Pace::WHOLE)).unwrap_or(0),
+        }
+    }
+
+    fn update_pace(&mut self, target: &Target, now: Timestamp) {
+        let pace = self.pace(target, now);
+        self.pacer.set_pace(pace, now);
+    }
+
+    fn depart(&mut self, cost: Cost, now: Timestamp) -> DepartureStep {
+        let closed = self.brake.closed_until(now).map(|until| until.since(now));
+        match self.pacer.earliest(cost, now, self.holder.deadline()) {
+            Departure::At(at) if at <= now => match self.holder.slots(now).first() {
+                Some(&lease) => {
+                    self.pacer.depart(cost, now);
+                    DepartureStep::Leave(lease)
+                }
+                None => DepartureStep::Wait(LOOK_AGAIN),
+            },
+            Departure::At(at) => DepartureStep::Wait(at.since(now).min(LOOK_AGAIN)),
+            Departure::AfterLease | Departure::NoShare => DepartureStep::Wait(closed.unwrap_or(LOOK_AGAIN)),
+        }
+    }
+
+    /// How many records of this cost the whole share allows in a second.
+    fn share_per_second(&self, cost: Cost) -> f64 {
+        let slots = self.holder.grant().map_or(0, |grant| grant.slots.len());
+        self.limits.records_per_second(cost) * slots as f64 / f64::from(self.limits.slots())
+    }
+
+    fn random_ppm(&mut self) -> u32 {
+        u32::try_from(self.next_random() % u64::from(Pace::WHOLE)).unwrap_or(0)
+    }
+
+    /// Splitmix64: spreads heartbeats, and names incarnations.
+    fn next_random(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.random ^ (self.random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+/// Different for members of different names, and for each start.
+fn seed(name: &str, now: Timestamp) -> u64 {
+    let hash = |seed: u64, byte: u8| (seed ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    name.bytes().fold(now.as_nanos() ^ u64::from(std::process::id()) << 40, hash)
+}

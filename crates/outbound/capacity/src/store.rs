@@ -1,0 +1,51 @@
+//! Where the document of a target is kept.
+//!
+//! A store reads one small value and replaces it only if it is unchanged. Memory serves the tasks of one process, Redis
+//! (feature `redis`) processes on many machines. Others need only these two operations: a row, an object with a
+//! conditional put, a key with a revision.
+
+mod memory;
+#[cfg(feature = "redis")]
+mod redis;
+
+use std::error::Error;
+use std::future::Future;
+
+pub use memory::MemoryCapacityStore;
+#[cfg(feature = "redis")]
+pub use redis::RedisCapacityStore;
+
+/// Keeps one small document for each target.
+pub trait CapacityStore: Send + Sync + 'static {
+    /// Reads the document of a target.
+    fn read(&self, target: &str) -> impl Future<Output = Result<StoredDocument, CapacityStoreError>> + Send;
+
+    /// Replaces the document if it is still the one that was read. Returns whether it was.
+    ///
+    /// After an error the replacement may have happened; the caller reads again.
+    fn replace(
+        &self,
+        target: &str,
+        read: &StoredDocument,
+        bytes: Vec<u8>,
+    ) -> impl Future<Output = Result<bool, CapacityStoreError>> + Send;
+
+    /// Whether members of a target can exist while the store has lost its document.
+    fn outlived_by_members(&self) -> bool;
+}
+
+/// A document as a store keeps it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoredDocument {
+    /// The document; `None` if there is none.
+    pub bytes: Option<Vec<u8>>,
+    /// What the store compares: a revision, an entity tag; empty if it compares the bytes.
+    pub version: Vec<u8>,
+    /// The store's clock in milliseconds, if it has one.
+    pub time_ms: Option<u64>,
+}
+
+/// A store that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("the lease store cannot be used: {0}")]
+pub struct CapacityStoreError(#[source] pub Box<dyn Error + Send + Sync>);

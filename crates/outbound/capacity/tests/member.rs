@@ -1,0 +1,204 @@
+//! Running members: on paused time with leases in memory, and on a real Redis.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tidegate_algorithms::{Clock, Nanos, Timestamp};
+use tidegate_capacity::{
+    CapacityStore, CapacityStoreError, Cost, CostTooHigh, Dimension, MemberTerms, MemoryCapacityStore, StoredDocument,
+    Target, TargetAnswer, TargetLimit, TargetLimits, TargetMember,
+};
+use tokio::time::{Instant, sleep};
+
+/// One store for several members of a test.
+#[derive(Clone, Default)]
+struct SharedMemory(Arc<MemoryCapacityStore>);
+
+impl CapacityStore for SharedMemory {
+    async fn read(&self, target: &str) -> Result<StoredDocument, CapacityStoreError> {
+        self.0.read(target).await
+    }
+
+    async fn replace(
+        &self,
+        target: &str,
+        read: &StoredDocument,
+        bytes: Vec<u8>,
+    ) -> Result<bool, CapacityStoreError> {
+        self.0.replace(target, read, bytes).await
+    }
+
+    fn outlived_by_members(&self) -> bool {
+        false
+    }
+}
+
+/// Tokio's clock, which tests pause.
+struct PausedClock(Instant);
+
+impl Clock for PausedClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_secs(1).after(Nanos::from(self.0.elapsed()))
+    }
+}
+
+fn target(amount: u64, slots: u16) -> Target {
+    let limit = TargetLimit::per_second(Dimension::Operations, amount);
+    Target::new("service", TargetLimits::with_slots(vec![limit], slots).unwrap())
+}
+
+const ONE: Cost = Cost { operations: 1, bytes: 0, units: 0 };
+
+fn many(records: u64) -> Cost {
+    Cost { operations: records, bytes: 0, units: 0 }
+}
+
+type PausedMember = TargetMember<SharedMemory, PausedClock>;
+
+fn join(store: &SharedMemory, name: &str, target: Target) -> PausedMember {
+    let clock = PausedClock(Instant::now());
+    TargetMember::join_with_clock(store.clone(), target, MemberTerms::named(name), clock)
+}
+
+/// The most instants in any window of a second.
+fn most_in_a_second(instants: &[Duration]) -> usize {
+    let window = Duration::from_secs(1);
+    let mut first = 0;
+    let inside = |(last, at): (usize, &Duration)| {
+        while instants[first] + window <= *at {
+            first += 1;
+        }
+        last + 1 - first
+    };
+    instants.iter().enumerate().map(inside).max().unwrap_or(0)
+}
+
+#[tokio::test(start_paused = true)]
+async fn processors_a_and_b_finish_their_records_at_the_databases_pace() {
+    // The text's scene: a database of 1,000 a second with ten leases of 100 a second; A has 10,000 records, B has 5,000.
+    let store = SharedMemory::default();
+    let start = Instant::now();
+    let sent = Arc::new(Mutex::new(Vec::new()));
+    let mut processors = tokio::task::JoinSet::new();
+    for (name, records) in [("A", 10_000), ("B", 5_000)] {
+        let (member, sent) = (join(&store, name, target(1_000, 10)), Arc::clone(&sent));
+        processors.spawn(async move {
+            for left in (1..=records).rev() {
+                member.set_backlog(many(left));
+                let permit = member.turn(ONE).await.unwrap();
+                sent.lock().push(start.elapsed());
+                permit.finish(TargetAnswer::Accepted, None);
+            }
+            member.leave().await.unwrap();
+        });
+    }
+    while let Some(done) = processors.join_next().await {
+        done.unwrap();
+    }
+    let mut sent = sent.lock().clone();
+    sent.sort_unstable();
+    assert_eq!(sent.len(), 15_000);
+    assert!(most_in_a_second(&sent) <= 1_000, "{}", most_in_a_second(&sent));
+    // Virtual time: 15,000 records at 98 % of 1,000 a second take 15.3 s.
+    let took = sent.last().unwrap().as_secs_f64();
+    assert!(took < 18.0, "{took}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_time_to_wait_that_one_member_hears_stops_the_others_too() {
+    let store = SharedMemory::default();
+    let first = join(&store, "first", target(100, 10));
+    let second = join(&store, "second", target(100, 10));
+    for member in [&first, &second] {
+        member.set_backlog(many(1_000));
+        member.holds_slots().await;
+    }
+    let permit = first.turn(ONE).await.unwrap();
+    let retry_after = Some(Nanos::from_secs(30));
+    permit.finish(TargetAnswer::Throttled { retry_after }, None);
+    sleep(Duration::from_secs(8)).await;
+    assert_eq!((first.brake_ppm(), second.brake_ppm()), (0, 0));
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!((first.brake_ppm(), second.brake_ppm()), (1_000_000, 1_000_000));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_leaves_frees_its_slots_at_once() {
+    let store = SharedMemory::default();
+    let stays = join(&store, "stays", target(100, 10));
+    let leaves = join(&store, "leaves", target(100, 10));
+    for member in [&stays, &leaves] {
+        member.set_backlog(many(1_000));
+        member.holds_slots().await;
+    }
+    sleep(Duration::from_secs(6)).await;
+    assert_eq!((stays.slots().len(), leaves.slots().len()), (5, 5));
+    leaves.leave().await.unwrap();
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(stays.slots().len(), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_that_no_lease_can_pay_for_is_refused() {
+    let member = join(&SharedMemory::default(), "one", target(10, 10));
+    assert_eq!(member.turn(many(1_000)).await.err(), Some(CostTooHigh));
+}
+
+#[cfg(feature = "redis")]
+mod redis {
+    use tidegate_capacity::{RedisCapacityStore, RedisSettings};
+    use tidegate_test_servers::server::Server;
+
+    use super::*;
+
+    fn terms(name: &str) -> MemberTerms {
+        MemberTerms { lease: Duration::from_secs(3), ..MemberTerms::named(name) }
+    }
+
+    fn member(server: &Server, name: &str) -> TargetMember<RedisCapacityStore> {
+        let settings = RedisSettings::parse(&server.url()).unwrap();
+        let store = RedisCapacityStore::connect(settings).unwrap();
+        let member = TargetMember::join(store, target(500, 20), terms(name));
+        member.set_backlog(many(100_000));
+        member
+    }
+
+    /// Waits until each member holds at least this many slots, while all together never hold more than there are.
+    async fn shares_reach(members: &[&TargetMember<RedisCapacityStore>], slots: usize) {
+        for _ in 0..3_000 {
+            let shares: Vec<_> = members.iter().map(|member| member.slots().len()).collect();
+            assert!(shares.iter().sum::<usize>() <= 20, "{shares:?}");
+            if shares.iter().all(|share| *share >= slots) {
+                return;
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+        let errors: Vec<_> = members.iter().map(|member| (member.slots().len(), member.last_error())).collect();
+        panic!("{errors:?}, wanted {slots} each");
+    }
+
+    #[tokio::test]
+    async fn members_on_one_redis_share_its_slots_and_inherit_those_of_a_member_that_is_gone() {
+        let server = Server::redis();
+        let (first, second) = (member(&server, "first"), member(&server, "second"));
+        shares_reach(&[&first, &second], 10).await;
+        drop(second);
+        shares_reach(&[&first], 20).await;
+    }
+
+    #[tokio::test]
+    async fn members_keep_their_slots_when_the_redis_forgets_everything() {
+        let server = Server::redis();
+        let (first, second) = (member(&server, "first"), member(&server, "second"));
+        shares_reach(&[&first, &second], 10).await;
+        server.tell(&["FLUSHALL"]);
+        let third = member(&server, "third");
+        for _ in 0..50 {
+            let shares = first.slots().len() + second.slots().len() + third.slots().len();
+            assert!(shares <= 20, "{shares}");
+            sleep(Duration::from_millis(20)).await;
+        }
+        shares_reach(&[&first, &second, &third], 6).await;
+    }
+}
