@@ -164,7 +164,7 @@ fn send_at_once(fleet: &Fleet, requests: u64, name: &str, limit: &Limit) -> Admi
             let (name, limit) = (name.to_owned(), limit.clone());
             fleet.runtime.spawn(async move {
                 let check = check(&name, &limit, Consistency::Exact);
-                let check = Check { holder: Holder(u64::from(number) + 1), ..check };
+                let check = Check { holder: Holder(number + 1), ..check };
                 node.send(Verb::Check, check).await.unwrap()
             })
         })
