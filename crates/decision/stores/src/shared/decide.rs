@@ -157,7 +157,7 @@ impl<R: Remote> SharedStore<R> {
         self.breakers.is_open(self.remote.route(check.key))
     }
 
-    /// Takes slices for leased checks that lack units, or lets the remote decide a check whose key is not worth a slice.
+    /// Takes slices for leased checks that lack units, or lets the remote decide a check whose key is used rarely.
     /// Returns the deadline for the rest of the request: held units that a check uses must not expire before.
     async fn take_slices(
         &self,
@@ -192,26 +192,7 @@ impl<R: Remote> SharedStore<R> {
         let is_whole = matches!(wanted.as_slice(), [(_, _, _, plan)] if plan.is_ample && !is_exact);
         let verb = if is_exact || is_whole { Verb::Check } else { Verb::Take };
         let take = Batch { verb, charge: Charge::Always, checks: &checks, names: &[], ..*batch };
-        let sent = Instant::now();
-        let call = self.leases.enter_call();
-        if call.others >= JOIN_CALLS_MIN {
-            // Timers fire once a millisecond, so the calls of a millisecond are sent together.
-            tokio::time::sleep(JOIN_WINDOW).await;
-        } else {
-            // Requests that are ready come as far as this one, so that their calls share a pipeline.
-            tokio::task::yield_now().await;
-        }
-        let mut results = self.breakers.apply_each(&self.remote, &take, deadline).await;
-        if is_whole && matches!(results.as_slice(), [Ok(answer)] if !answer.decision.is_admitted())
-        {
-            let take = Batch { verb: Verb::Take, ..take };
-            results = self.breakers.apply_each(&self.remote, &take, deadline).await;
-        }
-        drop(call);
-        let round_trip = Nanos::from(sent.elapsed());
-        if results.iter().any(Result::is_ok) {
-            self.leases.note_round_trip(round_trip);
-        }
+        let (results, round_trip) = self.send_takes(&take, is_whole, deadline).await;
         let times = GrantTimes { sent: now, replied: now.after(round_trip) };
         for ((index, check, terms, _), result) in wanted.iter().zip(results) {
             progress[*index] = Some(match result {
@@ -226,6 +207,36 @@ impl<R: Remote> SharedStore<R> {
             });
         }
         Ok(deadline)
+    }
+
+    /// Sends takes; returns how long that took. One that `is_whole` is sent again as a take if it is refused.
+    async fn send_takes(
+        &self,
+        take: &Batch<'_>,
+        is_whole: bool,
+        deadline: Instant,
+    ) -> (Vec<Result<Answer, StoreError>>, Nanos) {
+        let sent = Instant::now();
+        let call = self.leases.enter_call();
+        if call.others >= JOIN_CALLS_MIN {
+            // Timers fire once a millisecond, so the calls of a millisecond are sent together.
+            tokio::time::sleep(JOIN_WINDOW).await;
+        } else {
+            // Requests that are ready come as far as this one, so that their calls share a pipeline.
+            tokio::task::yield_now().await;
+        }
+        let mut results = self.breakers.apply_each(&self.remote, take, deadline).await;
+        let is_refused =
+            matches!(results.as_slice(), [Ok(answer)] if !answer.decision.is_admitted());
+        if is_whole && is_refused {
+            let take = Batch { verb: Verb::Take, ..*take };
+            results = self.breakers.apply_each(&self.remote, &take, deadline).await;
+        }
+        let round_trip = Nanos::from(sent.elapsed());
+        if results.iter().any(Result::is_ok) {
+            self.leases.note_round_trip(round_trip);
+        }
+        (results, round_trip)
     }
 
     fn spend_taken(

@@ -4,11 +4,11 @@
 //! even if a node crashes: its unused units are lost. The price is a slightly tighter limit; see
 //! [`super::lease_terms`].
 //!
-//! A key that is used rarely is not leased: each check is one call, as for an exact limit. A check that has to call takes
-//! a slice if the recent rate of the key says that the slice saves further calls. Background work renews the slices of
-//! busy keys when few units remain or the last slice is about to expire, and returns unused units, many keys in one
-//! batch; a request for a busy key waits only if its slice is used up sooner than expected. The size of a slice follows
-//! the demand, and shrinks when little remains at the remote.
+//! A key that is used rarely is not leased: each check is one call, as for an exact limit. A check that has to call
+//! takes a slice if the recent rate of the key says that the slice saves further calls. Background work renews the
+//! slices of busy keys when few units remain or the last slice is about to expire, and returns unused units, many keys
+//! in one batch. A request for a busy key waits only if its slice is used up sooner than expected. The size of a slice
+//! follows the demand, and shrinks when little remains at the remote.
 
 mod demand;
 mod expiry_queue;

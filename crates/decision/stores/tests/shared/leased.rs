@@ -402,7 +402,7 @@ async fn a_key_that_is_used_rarely_costs_no_more_than_an_exact_check() {
         Limit::new(SlidingLog::new(1_000, Period::MINUTE).unwrap()),
     ] {
         // A hundred keys, each once a second.
-        let keys = |now: u64| (now % 10 == 0).then(|| format!("key{}", now / 10 % 100));
+        let keys = |now: u64| now.is_multiple_of(10).then(|| format!("key{}", now / 10 % 100));
         let cost = cost_of(Duration::from_millis(1), &limit, 10_000, 0, |now| {
             keys(now).into_iter().collect()
         })
@@ -450,7 +450,7 @@ async fn no_request_waits_for_a_renewal_that_could_be_asked_for_earlier() {
         let latency = Duration::from_millis(latency);
         for every in [1, 5, 40] {
             let cost = cost_of(latency, &limit, 6_000, 3_000, |now| {
-                (now % every == 0).then(|| "a".to_owned()).into_iter().collect()
+                now.is_multiple_of(every).then(|| "a".to_owned()).into_iter().collect()
             })
             .await;
             assert_eq!(cost.waited, 0, "every {every} ms, {latency:?} away: {cost:?}");

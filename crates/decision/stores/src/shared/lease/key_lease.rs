@@ -1,7 +1,7 @@
 //! The lease of one key: the slices that this node holds, and how many units to take next.
 //!
 //! A key is leased only while that saves calls. A check that has to call the remote anyway takes further units if the
-//! key is expected to use some before they expire; otherwise it takes its own cost only, like a check of an exact limit.
+//! key is expected to use some before they expire; otherwise it takes its own cost only, as with an exact limit.
 //! Units are renewed ahead only for keys that use several of them in the life of a slice.
 //!
 //! The expiry of units is in [`super::slices`], the estimate of the demand in [`super::demand`].
