@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use tidegate_document::{Entry, Field, HeaderName, SectionPart, Size, Word, section};
 use tidegate_engine::{FailureMode, WhenFull};
+use tidegate_gateway::CallerFormat;
 use tidegate_rules::OnStoreError;
 
 use super::kinds::{

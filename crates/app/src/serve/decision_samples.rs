@@ -15,7 +15,6 @@ use tidegate_gateway::{CallerFormat, show_caller};
 use tidegate_spans::RefusalNote;
 use tokio::time::Instant;
 
-use super::gateway::caller_format;
 use super::refusals::REPORT_EVERY;
 use crate::config::Log;
 
@@ -51,7 +50,7 @@ struct DecisionSample {
 impl DecisionSamples {
     pub(super) fn new(log: &Log) -> Self {
         DecisionSamples {
-            caller: caller_format(log.caller),
+            caller: log.caller,
             every: REPORT_EVERY.checked_div(log.refusal_samples),
             gateway_domain: OnceLock::new(),
             state: Mutex::default(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use opentelemetry::global::BoxedTracer;
-use tidegate_access::{AccessPolicy, AccessToken, AccessTokens, HostNames};
+use tidegate_access::{AccessPolicy, HostNames};
 use tidegate_admin::{Change, DebugDoor, DebugParts, DebugSettings, DeliveryReading};
 use tidegate_engine::SystemClock;
 use tidegate_http_api::{HttpApi, HttpApiParts, HttpApiSettings, JsonHandler};
@@ -272,7 +272,7 @@ fn debug<S: ServiceStore>(
             tracing::warn!(%change, "changed at run time");
         })),
     };
-    DebugDoor::new(Arc::clone(&service.engine.engine), parts)
+    Ok(DebugDoor::new(Arc::clone(&service.engine.engine), parts))
 }
 
 fn tls(tls: &config::Tls) -> Result<Option<Tls>, Failure> {

@@ -117,7 +117,6 @@ impl<S> Drop for GatewayService<S> {
 /// The document's settings with those of the configuration.
 pub(super) fn settings(gateway: &config::Gateway, document: &GatewaySettings) -> GatewaySettings {
     let log = &gateway.access_log;
-    let caller_format = caller_format(log.caller);
     let access_log = log.to.as_ref().map(|_| AccessLogSettings {
         format: log.format,
         caller: log.caller,
@@ -128,18 +127,9 @@ pub(super) fn settings(gateway: &config::Gateway, document: &GatewaySettings) ->
     GatewaySettings {
         access_log,
         sample_refusals,
-        caller_format,
+        caller_format: log.caller,
         request_ids: gateway.request_ids,
         ..document.clone()
-    }
-}
-
-/// How callers are shown.
-pub(super) const fn caller_format(format: config::CallerFormat) -> CallerFormat {
-    match format {
-        config::CallerFormat::Plain => CallerFormat::Plain,
-        config::CallerFormat::Hashed => CallerFormat::Hashed,
-        config::CallerFormat::Off => CallerFormat::Off,
     }
 }
 

@@ -123,7 +123,7 @@ impl Record {
             is_refused: matches!(outcome, Outcome::Refused(_)),
             limit: self.limit.clone(),
             refused_by: self.refused_by,
-            category: self.category.map(Category::name),
+            category: self.category.map(Category::as_str),
             caller: self.caller.as_deref().and_then(|name| show_caller(name, caller)),
             request_id: self.request_id.clone(),
         }
