@@ -429,11 +429,11 @@ fn metadata_may_have_keys_that_are_numbers_and_binary_is_text() {
 descriptors:
 - key: a
   value: !!binary aGVsbG8=
-  metadata: {12: x, true: y, 1.5: z}
+  metadata: {12: x, true: w, 1.5: z}
   rate_limit: {unit: day, requests_per_unit: 1}",
     );
     let rule = find(&snapshot, &[("a", "hello")]).unwrap().rule;
-    let expected = serde_json::json!({"12": "x", "true": "y", "1.5": "z"});
+    let expected = serde_json::json!({"12": "x", "true": "w", "1.5": "z"});
     assert_eq!(rule.metadata(), Some(&expected));
     let bad = "domain: d\ndescriptors:\n- {key: a, value: !!binary '***'}";
     let report = compile(&[Source::new("bad.yaml", bad)], &Options::default()).unwrap_err();
