@@ -20,7 +20,7 @@ const FORMAT_BYTES_MAX: u64 = 64;
 #[derive(Debug)]
 pub struct DataDir {
     path: PathBuf,
-    _lock: File,
+    lock: File,
 }
 
 impl DataDir {
@@ -33,12 +33,19 @@ impl DataDir {
         create_directory(path)?;
         let lock = lock(path)?;
         check_format(path)?;
-        Ok(DataDir { path: path.to_owned(), _lock: lock })
+        Ok(DataDir { path: path.to_owned(), lock })
     }
 
     /// Where the directory is.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+}
+
+impl Drop for DataDir {
+    fn drop(&mut self) {
+        // Closing the file is not enough: a child process that was forked and has not yet executed its program shares it.
+        let _ = self.lock.unlock();
     }
 }
 
