@@ -186,7 +186,8 @@ fn a_process_recovers_for_a_minute_after_an_overload_and_not_before_one() {
     let enforce = CallerMode::Enforce;
     assert!(!bench.run(0.5, enforce, 4 * 60).recovers, "there was no overload");
     assert!(!bench.run(3.0, enforce, 4 * 60).recovers);
-    let view = bench.run(0.5, enforce, 4 * 3);
+    // A sixth of the requests: half of the capacity.
+    let view = bench.offer_fraction(1.0 / 6.0, 3.0, 4 * 5);
     assert!(view.recovers && view.admitted >= 1.0, "{view:?}");
-    assert!(!bench.run(0.5, enforce, 4 * 61).recovers);
+    assert!(!bench.offer_fraction(1.0 / 6.0, 3.0, 4 * 61).recovers);
 }
