@@ -77,7 +77,7 @@ impl UpstreamMetrics {
         for timer in reading.timers.iter().filter(|timer| timer.count() > 0) {
             self.add(&mut families, &timer.name, MetricType::Observer, |form, scale| {
                 let per_second = if self.in_milliseconds { 1e3 } else { 1.0 };
-                self.observed(timer, form, scale * per_second)
+                observed(timer, form, scale * per_second)
             });
         }
         let mut page = String::new();
@@ -127,37 +127,36 @@ impl UpstreamMetrics {
             }
         }
     }
+}
 
-    /// The durations of a timer in a form. Each counts as its bucket's upper bound, which is an error of a bucket at
-    /// the most.
-    fn observed(&self, timer: &Timer, form: &ObserverForm, scale: f64) -> (FamilyKind, Sample) {
-        let seconds = |micros: u64| micros as f64 / 1e6 * scale;
-        let (count, sum) = (timer.count(), timer.sum.as_secs_f64() * scale);
-        match form {
-            ObserverForm::Histogram(bounds) => {
-                let below = |bound: f64| {
-                    let inside = timer.buckets.iter();
-                    let inside = inside
-                        .filter(|(upper, _)| upper.is_some_and(|upper| seconds(upper) <= bound));
-                    inside.map(|(_, count)| count).sum()
-                };
-                let buckets = bounds.iter().map(|bound| (*bound, below(*bound))).collect();
-                (FamilyKind::Histogram, Sample::Histogram { buckets, count, sum })
-            }
-            ObserverForm::Summary(quantiles) => {
-                let value = |quantile: f64| {
-                    let wanted = quantile * count as f64;
-                    let mut seen = 0;
-                    let mut middles = timer.representatives();
-                    let found = middles.find(|(_, count)| {
-                        seen += count;
-                        seen as f64 >= wanted && seen > 0
-                    });
-                    found.map_or(0.0, |(micros, _)| seconds(micros))
-                };
-                let quantiles = quantiles.iter().map(|one| (*one, value(*one))).collect();
-                (FamilyKind::Summary, Sample::Summary { quantiles, count, sum })
-            }
+/// The durations of a timer in a form. Each counts as its bucket's upper bound, so that the error is one bucket.
+fn observed(timer: &Timer, form: &ObserverForm, scale: f64) -> (FamilyKind, Sample) {
+    let seconds = |micros: u64| micros as f64 / 1e6 * scale;
+    let (count, sum) = (timer.count(), timer.sum.as_secs_f64() * scale);
+    match form {
+        ObserverForm::Histogram(bounds) => {
+            let below = |bound: f64| {
+                let inside = timer.buckets.iter();
+                let inside =
+                    inside.filter(|(upper, _)| upper.is_some_and(|upper| seconds(upper) <= bound));
+                inside.map(|(_, count)| count).sum()
+            };
+            let buckets = bounds.iter().map(|bound| (*bound, below(*bound))).collect();
+            (FamilyKind::Histogram, Sample::Histogram { buckets, count, sum })
+        }
+        ObserverForm::Summary(quantiles) => {
+            let value = |quantile: f64| {
+                let wanted = quantile * count as f64;
+                let mut seen = 0;
+                let mut middles = timer.representatives();
+                let found = middles.find(|(_, count)| {
+                    seen += count;
+                    seen as f64 >= wanted && seen > 0
+                });
+                found.map_or(0.0, |(micros, _)| seconds(micros))
+            };
+            let quantiles = quantiles.iter().map(|one| (*one, value(*one))).collect();
+            (FamilyKind::Summary, Sample::Summary { quantiles, count, sum })
         }
     }
 }
