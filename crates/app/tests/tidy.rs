@@ -31,11 +31,22 @@ const EDGES: &[(&str, &[&str])] = &[
     ("inbound/statsd", &["document", "metrics"]),
     ("outbound/pacer", &["algorithms", "stores"]),
     ("outbound/queue", &["algorithms", "data-dir"]),
+    ("outbound/capacity", &["algorithms", "redis-link"]),
     ("control/data-dir", &[]),
     ("control/sources", &["rules"]),
     (
         "tidegate",
-        &["admission", "answers", "engine", "overload", "pacer", "queue", "stores", "tower-layer"],
+        &[
+            "admission",
+            "answers",
+            "capacity",
+            "engine",
+            "overload",
+            "pacer",
+            "queue",
+            "stores",
+            "tower-layer",
+        ],
     ),
     (
         "app",

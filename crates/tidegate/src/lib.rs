@@ -44,6 +44,7 @@
 //! | `pacer` | `pacer`: calls that leave at the pace their receiver allows | `pacer` |
 //! | `queue` | `queue`: a durable queue of records that are sent later | `queue` |
 //! | `queue-postgres` | the same in PostgreSQL, for several processes | |
+//! | `capacity` | `capacity`: shares of a throttled service's capacity, under leases | `capacity` |
 //! | `redis` | limits that several processes share, in [`stores`] | `redis` |
 //!
 //! The service and the gateway are the binary `tidegate`, package `tidegate-app`.
@@ -95,3 +96,7 @@ pub use tidegate_pacer as pacer;
 /// A durable queue of records that are sent later, at the pace of their receiver.
 #[cfg(feature = "queue")]
 pub use tidegate_queue as queue;
+
+/// Shares of a throttled service's capacity, for processes that do not know each other.
+#[cfg(feature = "capacity")]
+pub use tidegate_capacity as capacity;

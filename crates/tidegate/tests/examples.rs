@@ -1,5 +1,9 @@
 //! The example of each feature runs and prints what it promises.
 
+#[cfg(feature = "capacity")]
+#[allow(dead_code, reason = "its `main` is not called here")]
+#[path = "../examples/capacity.rs"]
+mod capacity;
 #[allow(dead_code, reason = "its `main` is not called here")]
 #[path = "../examples/concurrency.rs"]
 mod concurrency;
@@ -87,4 +91,12 @@ async fn without_redis_each_process_decides_on_its_own() {
         "request 3: refused without Redis",
     ];
     assert_eq!(lines, expected);
+}
+
+#[cfg(feature = "capacity")]
+#[tokio::test]
+async fn workers_share_the_capacity_of_a_service() {
+    let lines = capacity::demo(5).await.expect("the limits are right");
+    let line = |name: &str| format!("worker {name} sent 5 calls at its share of the pace");
+    assert_eq!(lines, ["a", "b", "c"].map(line));
 }

@@ -76,8 +76,15 @@ impl Doors {
         let listening = Vec::new();
         let compat = config.compat == Compat::EnvoyRatelimit;
         let statistics = None;
-        let mut doors =
-            Doors { server, debug_server, listening, grpc_health, certificates, compat, statistics };
+        let mut doors = Doors {
+            server,
+            debug_server,
+            listening,
+            grpc_health,
+            certificates,
+            compat,
+            statistics,
+        };
 
         let grpc = endpoint("grpc", Protocol::Http2, &config.grpc.listen, grpc_tls)
             .limits(grpc_limits(&config.grpc));

@@ -1,6 +1,6 @@
 //! An outage of Redis is never reported as over the limit: each door, policy and kind of failure.
 
-use crate::client::{Client, Spoken, Told};
+use crate::client::{Client, HttpAnswer, Spoken};
 use crate::process::{Folder, Serving, Start};
 use crate::upstream::Upstream;
 use tidegate_test_servers::server::Server;
@@ -92,7 +92,7 @@ fn check(serving: &mut Serving, key: &str, value: &str) -> crate::process::Answe
 }
 
 /// One call of the rate limit service.
-fn should_rate_limit(serving: &mut Serving, key: &str, value: &str) -> Told {
+fn should_rate_limit(serving: &mut Serving, key: &str, value: &str) -> HttpAnswer {
     let entry = field(1, key) + &field(2, value);
     let message = field(1, "gateway") + &field(2, &field(1, &entry));
     let length = char::from(u8::try_from(message.len()).expect("short"));
@@ -109,11 +109,12 @@ fn field(number: u8, text: &str) -> String {
 }
 
 /// The gRPC status of a call, and its overall code if it has one: 1 is OK, 2 is OVER_LIMIT.
-fn grpc_outcome(told: &Told) -> (String, Option<u8>) {
-    let trailer = told.trailers.as_ref().and_then(|trailers| trailers.get("grpc-status"));
-    let status = trailer.map_or(told.header("grpc-status"), |value| value.to_str().expect("text"));
+fn grpc_outcome(answer: &HttpAnswer) -> (String, Option<u8>) {
+    let trailer = answer.trailers.as_ref().and_then(|trailers| trailers.get("grpc-status"));
+    let status =
+        trailer.map_or(answer.header("grpc-status"), |value| value.to_str().expect("text"));
     // After the prefix of the frame: the tag of the overall code, and the code.
-    let code = match told.body.as_bytes() {
+    let code = match answer.body.as_bytes() {
         [_, _, _, _, _, 0x08, code, ..] => Some(*code),
         _ => None,
     };

@@ -11,10 +11,10 @@ use crate::body::RlsBody;
 use crate::decode::RequestError;
 use crate::decode::frame::FrameError;
 use crate::decode::wire::WireError;
+use tidegate_access::AccessError;
 pub(super) use tidegate_answers::grpc::{CONTENT_TYPE_GRPC as GRPC, STATUS};
 use tidegate_answers::grpc::{MESSAGE, percent_encoded};
 use tidegate_metrics::AnswerKind;
-use tidegate_access::AccessError;
 
 const ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
 const IDENTITY: HeaderValue = HeaderValue::from_static("identity");

@@ -102,7 +102,7 @@ async fn compare_batch(
     let number = seeds.start / BATCH;
     let backend = if number.is_multiple_of(2) { Backend::Redis } else { Backend::Memory };
     // Costs above one make a request partly over its limit, which is counted differently.
-    let hits_max = if number % 3 == 0 { 1 } else { 4 };
+    let hits_max = if number.is_multiple_of(3) { 1 } else { 4 };
     let domain = |seed: u64| format!("seed-{seed}");
     let texts: Vec<(String, String)> = seeds
         .clone()

@@ -43,9 +43,12 @@ mod store;
 pub use boot_clock::BootClock;
 pub use brake::{Brake, TargetAnswer};
 pub use document::{
-    CapacityDocument, DocumentError, Grant, Heartbeat, SlotHolder, SlotLease, TargetHold, TooManyMembers,
+    CapacityDocument, DocumentError, Grant, Heartbeat, SlotHolder, SlotLease, TargetHold,
+    TooManyMembers,
 };
-pub use holder::{BrakeReport, DocumentReading, LeaseHolder, MemberTerms, NewTarget, PreparedHeartbeat};
+pub use holder::{
+    BrakeReport, DocumentReading, LeaseHolder, MemberTerms, NewTarget, PreparedHeartbeat,
+};
 pub use limits::{Cost, Dimension, LimitsError, TargetLimit, TargetLimits};
 pub use member::{CostTooHigh, HeartbeatError, SendPermit, Target, TargetMember};
 pub use pacing::{Departure, Pace, SLACK, TargetPacer};

@@ -180,7 +180,8 @@ impl TargetLimits {
     pub(crate) fn slots_for(&self, backlog: Cost) -> u16 {
         let needed = |limit: &TargetLimit| {
             let cost = u128::from(backlog.of(limit.dimension));
-            (cost * u128::from(limit.window_ms) * u128::from(self.slots)).div_ceil(u128::from(limit.amount) * 1_000)
+            (cost * u128::from(limit.window_ms) * u128::from(self.slots))
+                .div_ceil(u128::from(limit.amount) * 1_000)
         };
         let most = self.limits.iter().map(needed).max().unwrap_or(0);
         u16::try_from(most).unwrap_or(self.slots).min(self.slots)
@@ -189,7 +190,8 @@ impl TargetLimits {
     /// Whether all slots together can pay for a record within half of a lease.
     pub(crate) fn fits_lease(&self, cost: Cost, lease: Duration) -> bool {
         self.limits.iter().all(|limit| {
-            let needed_ms = u128::from(cost.of(limit.dimension)) * u128::from(limit.window_ms) / u128::from(limit.amount);
+            let needed_ms = u128::from(cost.of(limit.dimension)) * u128::from(limit.window_ms)
+                / u128::from(limit.amount);
             needed_ms <= lease.as_millis() / 2
         })
     }

@@ -16,7 +16,9 @@ use tokio::time::{sleep, timeout};
 use crate::boot_clock::BootClock;
 use crate::brake::{Brake, TargetAnswer};
 use crate::document::{CapacityDocument, DocumentError, SlotLease, TooManyMembers};
-use crate::holder::{BrakeReport, DocumentReading, LeaseHolder, MemberTerms, NewTarget, PreparedHeartbeat};
+use crate::holder::{
+    BrakeReport, DocumentReading, LeaseHolder, MemberTerms, NewTarget, PreparedHeartbeat,
+};
 use crate::limits::{Cost, TargetLimits};
 use crate::pacing::{Departure, Pace, TargetPacer};
 use crate::shares::Pool;
@@ -299,7 +301,9 @@ async fn keep_leases<S: CapacityStore, C: Clock>(shared: Arc<Shared<S, C>>) {
     }
 }
 
-async fn heartbeat<S: CapacityStore, C: Clock>(shared: &Shared<S, C>) -> Result<(), HeartbeatError> {
+async fn heartbeat<S: CapacityStore, C: Clock>(
+    shared: &Shared<S, C>,
+) -> Result<(), HeartbeatError> {
     let target = &shared.target.name;
     for attempt in 0..ATTEMPTS_MAX {
         let read_at = shared.clock.now();
@@ -381,7 +385,8 @@ impl MemberState {
     }
 
     fn pace(&self, target: &Target, now: Timestamp) -> Pace {
-        let level = u64::from(target.utilisation_ppm.min(Pace::WHOLE)) * u64::from(self.brake.level_ppm(now));
+        let level = u64::from(target.utilisation_ppm.min(Pace::WHOLE))
+            * u64::from(self.brake.level_ppm(now));
         Pace {
             slots: u16::try_from(self.holder.slots(now).len()).unwrap_or(u16::MAX),
             level_ppm: u32::try_from(level / u64::from(Pace::WHOLE)).unwrap_or(0),
@@ -404,7 +409,9 @@ impl MemberState {
                 None => DepartureStep::Wait(LOOK_AGAIN),
             },
             Departure::At(at) => DepartureStep::Wait(at.since(now).min(LOOK_AGAIN)),
-            Departure::AfterLease | Departure::NoShare => DepartureStep::Wait(closed.unwrap_or(LOOK_AGAIN)),
+            Departure::AfterLease | Departure::NoShare => {
+                DepartureStep::Wait(closed.unwrap_or(LOOK_AGAIN))
+            }
         }
     }
 

@@ -10,6 +10,7 @@ mod redis;
 
 use std::error::Error;
 use std::future::Future;
+use std::sync::Arc;
 
 pub use memory::MemoryCapacityStore;
 #[cfg(feature = "redis")]
@@ -18,7 +19,10 @@ pub use redis::RedisCapacityStore;
 /// Keeps one small document for each target.
 pub trait CapacityStore: Send + Sync + 'static {
     /// Reads the document of a target.
-    fn read(&self, target: &str) -> impl Future<Output = Result<StoredDocument, CapacityStoreError>> + Send;
+    fn read(
+        &self,
+        target: &str,
+    ) -> impl Future<Output = Result<StoredDocument, CapacityStoreError>> + Send;
 
     /// Replaces the document if it is still the one that was read. Returns whether it was.
     ///
@@ -32,6 +36,29 @@ pub trait CapacityStore: Send + Sync + 'static {
 
     /// Whether members of a target can exist while the store has lost its document.
     fn outlived_by_members(&self) -> bool;
+}
+
+/// Several members of one process share a store by reference.
+impl<S: CapacityStore> CapacityStore for Arc<S> {
+    fn read(
+        &self,
+        target: &str,
+    ) -> impl Future<Output = Result<StoredDocument, CapacityStoreError>> + Send {
+        (**self).read(target)
+    }
+
+    fn replace(
+        &self,
+        target: &str,
+        read: &StoredDocument,
+        bytes: Vec<u8>,
+    ) -> impl Future<Output = Result<bool, CapacityStoreError>> + Send {
+        (**self).replace(target, read, bytes)
+    }
+
+    fn outlived_by_members(&self) -> bool {
+        (**self).outlived_by_members()
+    }
 }
 
 /// A document as a store keeps it.

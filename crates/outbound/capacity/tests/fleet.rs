@@ -1,13 +1,15 @@
 //! Many members of one target in virtual time, with lost messages, frozen and killed members, and a store that fails or
 //! forgets. Every send of every member is recorded; no window may hold more than the limit.
 
+#![allow(clippy::unwrap_used, reason = "a test cannot continue without these values")]
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use tidegate_algorithms::Timestamp;
 use tidegate_capacity::{
-    BrakeReport, CapacityDocument, Cost, Departure, Dimension, DocumentReading, LeaseHolder, MemberTerms, NewTarget,
-    Pace, PreparedHeartbeat, TargetLimit, TargetLimits, TargetPacer,
+    BrakeReport, CapacityDocument, Cost, Departure, Dimension, DocumentReading, LeaseHolder,
+    MemberTerms, NewTarget, Pace, PreparedHeartbeat, TargetLimit, TargetLimits, TargetPacer,
 };
 
 const SECOND: u64 = 1_000_000_000;
@@ -184,12 +186,18 @@ impl Fleet {
 
     fn handle(&mut self, event: Event) {
         match event {
-            Event::Beat(member) | Event::Prepare(member, ..) | Event::Confirm(member, _) | Event::Send(member)
+            Event::Beat(member)
+            | Event::Prepare(member, ..)
+            | Event::Confirm(member, _)
+            | Event::Send(member)
                 if !self.members[member].alive =>
             {
                 drop(event);
             }
-            Event::Beat(member) | Event::Prepare(member, ..) | Event::Confirm(member, _) | Event::Send(member)
+            Event::Beat(member)
+            | Event::Prepare(member, ..)
+            | Event::Confirm(member, _)
+            | Event::Send(member)
                 if self.now < self.members[member].frozen_until =>
             {
                 let delay = self.members[member].frozen_until - self.now;
@@ -210,7 +218,9 @@ impl Fleet {
                     self.after(delay, Event::Prepare(member, read_at, reading, store_time));
                 }
             }
-            Event::Prepare(member, read_at, reading, store_time) => self.prepare(member, read_at, reading, store_time),
+            Event::Prepare(member, read_at, reading, store_time) => {
+                self.prepare(member, read_at, reading, store_time)
+            }
             Event::Write(member, prepared, expected) => {
                 if !self.arrives() || self.store.as_ref().map(|(_, version)| *version) != expected {
                     return;
@@ -241,7 +251,13 @@ impl Fleet {
         self.after(pause, Event::Beat(member));
     }
 
-    fn prepare(&mut self, member: usize, read_at: Timestamp, reading: Option<(Vec<u8>, u64)>, store_time: u64) {
+    fn prepare(
+        &mut self,
+        member: usize,
+        read_at: Timestamp,
+        reading: Option<(Vec<u8>, u64)>,
+        store_time: u64,
+    ) {
         let expected = reading.as_ref().map(|(_, version)| *version);
         let document = reading.map(|(bytes, _)| CapacityDocument::decode(&bytes).unwrap());
         self.incarnations += 1;
@@ -257,8 +273,10 @@ impl Fleet {
         // Slots are given back only when their use has passed.
         let wants = if state.pacer.is_idle(now) { state.wants } else { state.wants.max(1) };
         state.holder.set_wants(wants);
-        let reading = DocumentReading { document, store_time_ms: (store_time > 0).then_some(store_time) };
-        let prepared = state.holder.prepare(reading, &fallback, BrakeReport::NONE, read_at, now).unwrap();
+        let reading =
+            DocumentReading { document, store_time_ms: (store_time > 0).then_some(store_time) };
+        let prepared =
+            state.holder.prepare(reading, &fallback, BrakeReport::NONE, read_at, now).unwrap();
         self.update_pace(member);
         let delay = self.travel();
         self.after(delay, Event::Write(member, prepared, expected));
@@ -287,7 +305,9 @@ impl Fleet {
             return;
         }
         let cost = Cost::units(state.next_cost);
-        let Departure::At(at) = state.pacer.earliest(cost, now, state.holder.deadline()) else { return };
+        let Departure::At(at) = state.pacer.earliest(cost, now, state.holder.deadline()) else {
+            return;
+        };
         if at > now {
             state.sending = true;
             let late = self.random.below(2 * MILLI);
@@ -320,7 +340,11 @@ impl Fleet {
             self.store = None;
         }
         if self.random.percent(faults.changes) {
-            let wants = if self.random.percent(30) { 0 } else { self.random.below(u64::from(self.scene.slots)) + 1 };
+            let wants = if self.random.percent(30) {
+                0
+            } else {
+                self.random.below(u64::from(self.scene.slots)) + 1
+            };
             self.members[member].wants = u16::try_from(wants).unwrap();
             self.send_soon(member);
         }
@@ -373,13 +397,18 @@ fn scene() -> Scene {
     }
 }
 
-const ALL_FAULTS: Faults = Faults { lost: 10, frozen: 10, killed: 3, outages: 2, wiped: 2, changes: 20 };
+const ALL_FAULTS: Faults =
+    Faults { lost: 10, frozen: 10, killed: 3, outages: 2, wiped: 2, changes: 20 };
 
 fn play(scene: Scene, seed: u64) -> Fleet {
     let mut fleet = Fleet::new(scene, seed);
     fleet.run();
     let most = fleet.most_in_a_second();
-    assert!(most <= fleet.scene.limit, "seed {seed}: {most} in a second, limit {}", fleet.scene.limit);
+    assert!(
+        most <= fleet.scene.limit,
+        "seed {seed}: {most} in a second, limit {}",
+        fleet.scene.limit
+    );
     fleet
 }
 

@@ -1,38 +1,20 @@
 //! Running members: on paused time with leases in memory, and on a real Redis.
 
+#![allow(clippy::unwrap_used, reason = "a test cannot continue without these values")]
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tidegate_algorithms::{Clock, Nanos, Timestamp};
 use tidegate_capacity::{
-    CapacityStore, CapacityStoreError, Cost, CostTooHigh, Dimension, MemberTerms, MemoryCapacityStore, StoredDocument,
-    Target, TargetAnswer, TargetLimit, TargetLimits, TargetMember,
+    Cost, CostTooHigh, Dimension, MemberTerms, MemoryCapacityStore, Target, TargetAnswer,
+    TargetLimit, TargetLimits, TargetMember,
 };
 use tokio::time::{Instant, sleep};
 
 /// One store for several members of a test.
-#[derive(Clone, Default)]
-struct SharedMemory(Arc<MemoryCapacityStore>);
-
-impl CapacityStore for SharedMemory {
-    async fn read(&self, target: &str) -> Result<StoredDocument, CapacityStoreError> {
-        self.0.read(target).await
-    }
-
-    async fn replace(
-        &self,
-        target: &str,
-        read: &StoredDocument,
-        bytes: Vec<u8>,
-    ) -> Result<bool, CapacityStoreError> {
-        self.0.replace(target, read, bytes).await
-    }
-
-    fn outlived_by_members(&self) -> bool {
-        false
-    }
-}
+type SharedMemory = Arc<MemoryCapacityStore>;
 
 /// Tokio's clock, which tests pause.
 struct PausedClock(Instant);
@@ -58,7 +40,7 @@ type PausedMember = TargetMember<SharedMemory, PausedClock>;
 
 fn join(store: &SharedMemory, name: &str, target: Target) -> PausedMember {
     let clock = PausedClock(Instant::now());
-    TargetMember::join_with_clock(store.clone(), target, MemberTerms::named(name), clock)
+    TargetMember::join_with_clock(Arc::clone(store), target, MemberTerms::named(name), clock)
 }
 
 /// The most instants in any window of a second.
@@ -174,7 +156,8 @@ mod redis {
             }
             sleep(Duration::from_millis(10)).await;
         }
-        let errors: Vec<_> = members.iter().map(|member| (member.slots().len(), member.last_error())).collect();
+        let errors: Vec<_> =
+            members.iter().map(|member| (member.slots().len(), member.last_error())).collect();
         panic!("{errors:?}, wanted {slots} each");
     }
 

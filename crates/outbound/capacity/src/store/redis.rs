@@ -38,7 +38,12 @@ impl RedisCapacityStore {
     }
 
     /// Runs a script on the key of one target.
-    async fn run(&self, script: &str, target: &str, arguments: &[&[u8]]) -> Result<Value, CapacityStoreError> {
+    async fn run(
+        &self,
+        script: &str,
+        target: &str,
+        arguments: &[&[u8]],
+    ) -> Result<Value, CapacityStoreError> {
         let mut command = cmd("EVAL");
         command.arg(script).arg(1).arg(format!("{}:capacity:{target}", self.prefix));
         let command: Cmd = arguments.iter().fold(command, |mut command, argument| {
@@ -64,7 +69,8 @@ impl CapacityStore for RedisCapacityStore {
             Value::Nil | Value::Boolean(false) => None,
             _ => return Err(malformed("the lease document is no string")),
         };
-        let time_ms = number(seconds)?.saturating_mul(1_000).saturating_add(number(micros)? / 1_000);
+        let time_ms =
+            number(seconds)?.saturating_mul(1_000).saturating_add(number(micros)? / 1_000);
         Ok(StoredDocument { bytes, version: Vec::new(), time_ms: Some(time_ms) })
     }
 
@@ -88,7 +94,9 @@ impl CapacityStore for RedisCapacityStore {
 
 fn number(value: &Value) -> Result<u64, CapacityStoreError> {
     let parsed = match value {
-        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok().and_then(|text| text.parse().ok()),
+        Value::BulkString(bytes) => {
+            std::str::from_utf8(bytes).ok().and_then(|text| text.parse().ok())
+        }
         _ => None,
     };
     parsed.ok_or_else(|| malformed("the server's time is no number"))
