@@ -196,6 +196,7 @@ where
             Some(category) => self.categories.set_field(&mut request.head.headers, category),
             None => self.categories.remove_untrusted_field(&mut request.head.headers, trusted),
         }
+        self.add_request_id(&mut request.head.headers);
         let body = std::mem::replace(&mut request.body, RequestBody::empty());
         let PendingRequest { target, route, .. } = &request.pending;
         let from = ProvenanceContext { provenance: &self.provenance, hop: &request.hop, trusted };
