@@ -1,6 +1,6 @@
 //! Statistics as other parts of the program take them: the sender's settings, and the mapping file.
 
-use tidegate_statsd::{LineFormat, Mapping, StatsdSettings, UpstreamMetrics};
+use tidegate_statsd::{LineFormat, NameMapping, StatsdSettings, UpstreamMetrics};
 
 use super::fields::{Debug, Statsd};
 use super::kinds::{StatsTag, StatsdFormat};
@@ -39,9 +39,9 @@ pub(crate) fn upstream_metrics(
     let mapping = match &fields.mapping {
         Some(path) => {
             let source = read_file(path, MAPPING_BYTES_MAX)?;
-            Mapping::parse(&source).map_err(Failure::Config)?
+            NameMapping::parse(&source).map_err(Failure::Config)?
         }
-        None => Mapping::default(),
+        None => NameMapping::default(),
     };
     let tags: Vec<_> = tags.iter().map(StatsTag::pair).collect();
     Ok(Some(UpstreamMetrics::new(mapping, &tags, fields.milliseconds)))

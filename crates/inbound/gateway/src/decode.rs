@@ -9,6 +9,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::HeaderMap;
 use http::request::Parts;
 use tidegate_admission::Admission;
 use tidegate_answers::Negotiation;
@@ -114,11 +115,12 @@ where
     ) -> ControlFlow<Answer, PendingRequest> {
         let began = self.state.engine.clock().now();
         let client = self.hops.client(hop.address, &head.headers);
-        if self.settings.request_ids {
-            self.state.request_ids.add_missing(&mut head.headers);
-        }
         let is_traced = head.extensions.remove::<DetailsWanted>().is_some();
         let is_logged = self.state.log.as_ref().is_some_and(AccessLog::samples_next);
+        // Others get their id when they are forwarded: a refused request that is not logged needs none.
+        if is_logged || is_traced {
+            self.add_request_id(&mut head.headers);
+        }
         let record = (is_logged || is_traced).then(|| {
             let mut record = Box::new(Record::new(head, client, began));
             (record.is_logged, record.is_traced) = (is_logged, is_traced);
@@ -177,6 +179,13 @@ where
             decided,
             screened,
         })
+    }
+
+    /// Gives a request an id, unless it has one or the settings turn ids off.
+    pub(super) fn add_request_id(&self, headers: &mut HeaderMap) {
+        if self.settings.request_ids {
+            self.state.request_ids.add_missing(headers);
+        }
     }
 
     fn queued_state(&self, id: &str, client: &Negotiation) -> Answer {

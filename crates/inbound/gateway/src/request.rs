@@ -198,6 +198,7 @@ where
             Some(category) => self.categories.set_field(&mut request.head.headers, category),
             None => self.categories.remove_untrusted_field(&mut request.head.headers, trusted),
         }
+        self.add_request_id(&mut request.head.headers);
         let body = std::mem::replace(&mut request.body, RequestBody::empty());
         let has_body = !body.is_empty();
         let PendingRequest { target, route, .. } = &request.pending;

@@ -40,7 +40,7 @@ mod mapping;
 
 pub use figures::{STATSD_METRICS, SenderFigures};
 pub use lines::{LineFormat, LineWriter, Lines};
-pub use mapping::{Mapping, UpstreamMetrics};
+pub use mapping::{NameMapping, UpstreamMetrics};
 pub use mogrifier::{Mogrifier, MogrifierError};
 pub use reading::{StatsReading, Timer};
 pub use sender::Sender;

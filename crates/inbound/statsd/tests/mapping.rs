@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidegate_document::Source;
-use tidegate_statsd::{Mapping, StatsReading, Timer, UpstreamMetrics};
+use tidegate_statsd::{NameMapping, StatsReading, Timer, UpstreamMetrics};
 
 fn reading(counts: &[(&str, u64)]) -> StatsReading {
     let mut reading = StatsReading::default();
@@ -23,13 +23,14 @@ fn samples(page: &str) -> Vec<&str> {
     page.lines().filter(|line| !line.starts_with('#')).collect()
 }
 
-fn mapping(text: &str) -> Mapping {
-    Mapping::parse(&Source::new("mapping.yaml", text)).unwrap_or_else(|report| panic!("{report}"))
+fn mapping(text: &str) -> NameMapping {
+    NameMapping::parse(&Source::new("mapping.yaml", text))
+        .unwrap_or_else(|report| panic!("{report}"))
 }
 
 #[test]
 fn the_default_mapping_gives_the_names_of_upstream() {
-    let page = UpstreamMetrics::new(Mapping::default(), &[], false);
+    let page = UpstreamMetrics::new(NameMapping::default(), &[], false);
     let text = page.render(&reading(&[
         ("ratelimit.service.rate_limit.shop.user.total_hits", 5),
         ("ratelimit.service.rate_limit.shop.user.shadow_mode", 0),
@@ -57,7 +58,7 @@ fn the_default_mapping_gives_the_names_of_upstream() {
 fn durations_are_a_histogram_in_seconds_or_milliseconds() {
     let timers = vec![timer("ratelimit_server.ShouldRateLimit.response_time")];
     let reading = StatsReading { timers, ..StatsReading::default() };
-    let seconds = UpstreamMetrics::new(Mapping::default(), &[], false).render(&reading);
+    let seconds = UpstreamMetrics::new(NameMapping::default(), &[], false).render(&reading);
     let family = "ratelimit_service_response_time_seconds";
     let method = r#"grpc_method="ShouldRateLimit""#;
     for line in [
@@ -70,7 +71,7 @@ fn durations_are_a_histogram_in_seconds_or_milliseconds() {
     ] {
         assert!(samples(&seconds).contains(&line.as_str()), "{line}: {seconds}");
     }
-    let millis = UpstreamMetrics::new(Mapping::default(), &[], true).render(&reading);
+    let millis = UpstreamMetrics::new(NameMapping::default(), &[], true).render(&reading);
     let line = format!(r#"{family}_bucket{{{method},le="1"}} 3"#);
     assert!(samples(&millis).contains(&line.as_str()), "{millis}");
 }
@@ -130,7 +131,7 @@ fn tags_are_part_of_the_name_that_is_mapped() {
     let tags = [("zone".to_owned(), "a".to_owned())];
     let name = "ratelimit.service.config_load_success";
     let text =
-        UpstreamMetrics::new(Mapping::default(), &tags, false).render(&reading(&[(name, 1)]));
+        UpstreamMetrics::new(NameMapping::default(), &tags, false).render(&reading(&[(name, 1)]));
     assert_eq!(samples(&text), ["ratelimit_service_config_load_success___zone_a 1"]);
 }
 
@@ -144,11 +145,11 @@ mappings:
   - {match: "a", name: fine, labels: {k: v}, action: keep}
   - {match: "a"}
 "#;
-    let report = Mapping::parse(&Source::new("mapping.yaml", text)).unwrap_err().to_string();
+    let report = NameMapping::parse(&Source::new("mapping.yaml", text)).unwrap_err().to_string();
     for wanted in
         ["`a b` is not a pattern", "`not fine`", "`(` is not", "`k`", "`keep`", "needs `name`"]
     {
         assert!(report.contains(wanted), "{wanted}: {report}");
     }
-    assert!(!report.contains("ttl"), "{report}");
+    assert!(!report.contains("unknown key"), "{report}");
 }

@@ -150,11 +150,15 @@ async fn the_last_counts_are_sent_when_it_stops() {
     let address = server.local_addr().unwrap().to_string();
     let hour = Duration::from_secs(3_600);
     let settings = StatsdSettings { flush_interval: hour, ..settings(StatsdAddress::Udp(address)) };
-    let count = std::sync::atomic::AtomicU64::new(0);
-    let read = || one(count.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
-    // The first beat is at once and reads zero.
-    sender(settings).run(read, tokio::task::yield_now()).await;
+    let count = std::sync::atomic::AtomicU64::new(5);
+    let read = || one(count.load(std::sync::atomic::Ordering::Relaxed));
     let mut buffer = [0; 64];
+    let stop = async {
+        let length = server.recv(&mut buffer).await.unwrap();
+        assert_eq!(&buffer[..length], b"a:5|c\n");
+        count.store(7, std::sync::atomic::Ordering::Relaxed);
+    };
+    sender(settings).run(read, stop).await;
     let length = server.recv(&mut buffer).await.unwrap();
-    assert_eq!(&buffer[..length], b"a:1|c\n");
+    assert_eq!(&buffer[..length], b"a:2|c\n");
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::document::MetricType;
-use super::{DEFAULT_HELP, MappedName, Mapping, MappingRule, ObserverForm, pattern};
+use super::{DEFAULT_HELP, MappedName, MappingRule, NameMapping, ObserverForm, pattern};
 use crate::lines::{sorted_tags, write_name_tags};
 use crate::reading::{StatsReading, Timer};
 
@@ -15,7 +15,7 @@ const OTHER_PREFIXES: [&str; 2] = ["tidegate_", "process_"];
 /// Renders statistics under the Prometheus names of envoyproxy/ratelimit.
 #[derive(Clone, Debug)]
 pub struct UpstreamMetrics {
-    mapping: Mapping,
+    mapping: NameMapping,
     /// Tags of every statistic; part of the statsd name, as there.
     tags: Vec<(String, String)>,
     /// Durations in milliseconds instead of seconds.
@@ -57,7 +57,7 @@ enum Sample {
 
 impl UpstreamMetrics {
     /// A page with this mapping. Tags become part of the statsd names before they are mapped.
-    pub fn new(mapping: Mapping, tags: &[(String, String)], in_milliseconds: bool) -> Self {
+    pub fn new(mapping: NameMapping, tags: &[(String, String)], in_milliseconds: bool) -> Self {
         UpstreamMetrics { mapping, tags: sorted_tags(tags), in_milliseconds }
     }
 
