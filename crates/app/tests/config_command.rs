@@ -99,7 +99,7 @@ fn notes_and_warnings_do_not_fail_a_check() {
     let variables = [("REDIS_POOL_SIZE", "5"), ("TIDEGATE_WORKRES", "5")];
     let said = fine(&["check", "--compat"], &variables, None);
     assert!(said.starts_with("warning[unknown_variable]: "), "{said}");
-    assert!(said.contains("note: REDIS_POOL_SIZE has no effect: calls are batched"), "{said}");
+    assert!(said.contains("warning: REDIS_POOL_SIZE has no effect: calls are batched"), "{said}");
     assert!(said.ends_with("\nthe configuration is right, 1 warning\n"), "{said}");
 }
 

@@ -84,12 +84,12 @@ const LOOK_AGAIN: Nanos = Nanos::from_millis(100);
 /// A member of a target. It leaves when it is dropped: then its leases expire; [`TargetMember::leave`] frees them at once.
 #[derive(Debug)]
 pub struct TargetMember<S: CapacityStore, C: Clock = BootClock> {
-    shared: Arc<Shared<S, C>>,
+    shared: Arc<Inner<S, C>>,
     beats: JoinHandle<()>,
 }
 
 #[derive(Debug)]
-struct Shared<S, C> {
+struct Inner<S, C> {
     store: S,
     clock: C,
     target: Target,
@@ -141,7 +141,7 @@ impl<S: CapacityStore, C: Clock> TargetMember<S, C> {
             random: seed(&terms.name, clock.now()),
             last_error: None,
         };
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(Inner {
             store,
             clock,
             target,
@@ -255,7 +255,7 @@ impl<S: CapacityStore, C: Clock> Drop for TargetMember<S, C> {
 #[derive(Debug)]
 #[must_use = "finish it with the answer, so that the pace follows the target"]
 pub struct SendPermit<'a, S, C> {
-    shared: &'a Shared<S, C>,
+    shared: &'a Inner<S, C>,
     cost: Cost,
     lease: SlotLease,
 }
@@ -285,7 +285,7 @@ impl<S: CapacityStore, C: Clock> SendPermit<'_, S, C> {
 }
 
 /// Sends heartbeats until the member leaves.
-async fn keep_leases<S: CapacityStore, C: Clock>(shared: Arc<Shared<S, C>>) {
+async fn keep_leases<S: CapacityStore, C: Clock>(shared: Arc<Inner<S, C>>) {
     loop {
         let outcome = heartbeat(&shared).await;
         let pause = {
@@ -301,9 +301,7 @@ async fn keep_leases<S: CapacityStore, C: Clock>(shared: Arc<Shared<S, C>>) {
     }
 }
 
-async fn heartbeat<S: CapacityStore, C: Clock>(
-    shared: &Shared<S, C>,
-) -> Result<(), HeartbeatError> {
+async fn heartbeat<S: CapacityStore, C: Clock>(shared: &Inner<S, C>) -> Result<(), HeartbeatError> {
     let target = &shared.target.name;
     for attempt in 0..ATTEMPTS_MAX {
         let read_at = shared.clock.now();
@@ -329,7 +327,7 @@ enum DepartureStep {
 impl MemberState {
     fn prepare<S: CapacityStore, C: Clock>(
         &mut self,
-        shared: &Shared<S, C>,
+        shared: &Inner<S, C>,
         read: &StoredDocument,
         read_at: Timestamp,
     ) -> Result<(BrakeReport, PreparedHeartbeat), HeartbeatError> {
@@ -356,7 +354,7 @@ impl MemberState {
 
     fn confirm<S: CapacityStore, C: Clock>(
         &mut self,
-        shared: &Shared<S, C>,
+        shared: &Inner<S, C>,
         prepared: PreparedHeartbeat,
         report: BrakeReport,
     ) {

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 
 use super::fake::{Line, Server, VirtualClock};
 
-/// Deadlines for a server that is near.
+/// Deadlines for a server that is near, unless a test sets its own.
 const WITHIN: Duration = Duration::from_millis(10);
 const BACKGROUND_WITHIN: Duration = Duration::from_millis(100);
 
@@ -78,12 +78,10 @@ impl World {
     ) -> Node {
         let clock = VirtualClock::off_by(self.origin, millis);
         let line = Line::new(&self.server, clock.clone());
-        let settings = SharedSettings {
-            seed: Some(seed),
-            within: WITHIN,
-            background_within: BACKGROUND_WITHIN,
-            ..settings.clone()
-        };
+        let mut settings = SharedSettings { seed: Some(seed), ..settings.clone() };
+        if settings.within == SharedSettings::default().within {
+            (settings.within, settings.background_within) = (WITHIN, BACKGROUND_WITHIN);
+        }
         let store = SharedStore::new(line.clone(), settings).expect("enough bytes");
         let store = Arc::new(finish(store));
         let (running, its_clock) = (Arc::clone(&store), clock.clone());
