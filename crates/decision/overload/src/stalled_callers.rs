@@ -2,7 +2,8 @@
 //!
 //! A response that its client does not read holds a slot until it is cut off. A client that comes
 //! back at once would hold slots again and again, so a caller that stalled has only a part of the
-//! gate for a while. It is not refused altogether: several clients may share an address.
+//! gate for a while. It is not refused altogether: several clients may share an address. The part
+//! is for the sake of other callers, so it holds only while there are any.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,7 +25,14 @@ const CALLERS_MAX: usize = 1024;
 pub(crate) struct StalledCallers {
     /// The number of callers: a request takes the lock only if there are any.
     count: AtomicUsize,
-    callers: Mutex<HashMap<Caller, StalledCaller>>,
+    known: Mutex<KnownCallers>,
+}
+
+#[derive(Debug, Default)]
+struct KnownCallers {
+    stalled: HashMap<Caller, StalledCaller>,
+    /// When a request of another caller last came, while a caller was remembered.
+    other_at: Option<Timestamp>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +50,7 @@ pub(crate) enum CallerShare {
     Whole,
     /// The caller has stalled, and this slot is counted: [`StalledCallers::give_back`] it.
     Counted,
-    /// The caller has stalled, and has its part already.
+    /// The caller has stalled, has its part already, and others need the rest.
     Spent,
 }
 
@@ -50,7 +58,7 @@ impl StalledCallers {
     /// Notes that a caller did not read its response.
     #[cold]
     pub(crate) fn note(&self, caller: Caller, now: Timestamp) {
-        let mut callers = self.callers.lock();
+        let callers = &mut self.known.lock().stalled;
         callers.retain(|_, stalled| stalled.slots > 0 || is_recent(stalled, now));
         if callers.len() >= CALLERS_MAX && !callers.contains_key(&caller) {
             let first = callers.iter().min_by_key(|(_, stalled)| stalled.at);
@@ -77,12 +85,14 @@ impl StalledCallers {
 
     #[cold]
     fn take_known(&self, caller: Caller, limit: u64, now: Timestamp) -> CallerShare {
-        let mut callers = self.callers.lock();
-        let Some(stalled) = callers.get_mut(&caller) else { return CallerShare::Whole };
-        if !is_recent(stalled, now) {
+        let known = &mut *self.known.lock();
+        let stalled = known.stalled.get_mut(&caller).filter(|stalled| is_recent(stalled, now));
+        let Some(stalled) = stalled else {
+            known.other_at = Some(now);
             return CallerShare::Whole;
-        }
-        if stalled.slots >= (limit / PART).max(1) {
+        };
+        let has_others = known.other_at.is_some_and(|at| now.since(at) < REMEMBERED_FOR);
+        if has_others && stalled.slots >= (limit / PART).max(1) {
             return CallerShare::Spent;
         }
         stalled.slots = stalled.slots.saturating_add(1);
@@ -92,7 +102,7 @@ impl StalledCallers {
     /// Gives back a slot that was [counted](CallerShare::Counted).
     #[cold]
     pub(crate) fn give_back(&self, caller: Caller, now: Timestamp) {
-        let mut callers = self.callers.lock();
+        let callers = &mut self.known.lock().stalled;
         let Some(stalled) = callers.get_mut(&caller) else { return };
         stalled.slots = stalled.slots.saturating_sub(1);
         if stalled.slots == 0 && !is_recent(stalled, now) {
@@ -122,6 +132,7 @@ mod tests {
         let callers = StalledCallers::default();
         assert_eq!(callers.take(ADA, || 8, at(0)), CallerShare::Whole);
         callers.note(ADA, at(0));
+        assert_eq!(callers.take(BOB, || 8, at(1)), CallerShare::Whole);
         assert_eq!(callers.take(ADA, || 8, at(1)), CallerShare::Counted);
         assert_eq!(callers.take(ADA, || 8, at(1)), CallerShare::Counted);
         assert_eq!(callers.take(ADA, || 8, at(1)), CallerShare::Spent);
@@ -132,9 +143,21 @@ mod tests {
     }
 
     #[test]
+    fn a_caller_that_stalled_keeps_the_whole_gate_while_there_is_no_other() {
+        let callers = StalledCallers::default();
+        callers.note(ADA, at(0));
+        for _ in 0..8 {
+            assert_eq!(callers.take(ADA, || 8, at(1)), CallerShare::Counted);
+        }
+        assert_eq!(callers.take(BOB, || 8, at(2)), CallerShare::Whole);
+        assert_eq!(callers.take(ADA, || 8, at(3)), CallerShare::Spent);
+    }
+
+    #[test]
     fn a_caller_that_stalled_keeps_one_slot_of_a_small_gate() {
         let callers = StalledCallers::default();
         callers.note(ADA, at(0));
+        assert_eq!(callers.take(BOB, || 1, at(1)), CallerShare::Whole);
         assert_eq!(callers.take(ADA, || 1, at(1)), CallerShare::Counted);
         assert_eq!(callers.take(ADA, || 1, at(1)), CallerShare::Spent);
     }

@@ -412,6 +412,7 @@ async fn a_caller_that_did_not_read_has_a_quarter_of_the_gate_for_a_minute() {
     let bench = Bench::in_modes(8, Mode::Off, Mode::Off, Mode::ENFORCE);
     let stalled = bench.admits(Category::Get).await;
     stalled.finish(bench.clock.now(), Completion::Stalled);
+    assert!(bench.ask(from("bob", Category::Get)).await.is_ok());
     let first = bench.admits(Category::Get).await;
     let second = bench.admits(Category::Critical).await;
     assert_eq!(bench.refuses(Category::Critical).await.cause, Cause::QueueFull);
