@@ -74,7 +74,11 @@ impl Failure {
         let wrong = "response returned from Conn: WRONGPASS invalid username-password pair or user \
                      is disabled.";
         match self {
-            Failure::Killed => vec![closed, refused],
+            Failure::Killed => {
+                let reset = "response returned from Conn: read: connection reset by peer";
+                let broken = "response returned from Conn: read: broken pipe";
+                vec![closed, refused, reset.to_owned(), broken.to_owned()]
+            }
             Failure::Absent => vec![refused],
             Failure::Silent => vec!["response returned from Conn: i/o timeout".to_owned()],
             Failure::WrongPassword => vec![wrong.to_owned()],

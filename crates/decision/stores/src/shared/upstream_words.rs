@@ -26,6 +26,10 @@ fn text(kind: FailureKind, reason: &str) -> String {
     if reason.contains("it said nothing for") {
         return of_connection("i/o timeout");
     }
+    // A server that dies resets connections that were open; Go names both ends of them, which nothing can rely on.
+    if let Some(cause) = BROKEN.into_iter().find(|broken| reason.to_lowercase().contains(broken)) {
+        return of_connection(&format!("read: {cause}"));
+    }
     match kind {
         FailureKind::Timeout => of_connection("i/o timeout"),
         FailureKind::Refused => match refused_address(reason) {
@@ -54,6 +58,9 @@ fn text(kind: FailureKind, reason: &str) -> String {
         | FailureKind::Other => of_connection(reason),
     }
 }
+
+/// How an open connection breaks, as Go says it.
+const BROKEN: [&str; 2] = ["connection reset by peer", "broken pipe"];
 
 fn of_connection(what: &str) -> String {
     format!("response returned from Conn: {what}")
@@ -102,6 +109,15 @@ mod tests {
         let eof = "response returned from Conn: EOF";
         assert_eq!(words(FailureKind::Refused, "127.0.0.1:6379: it closed the connection"), eof);
         assert_eq!(words(FailureKind::Lost, "the connection was lost"), eof);
+    }
+
+    #[test]
+    fn a_connection_that_was_reset_was_open_and_not_dialed() {
+        let reset = "127.0.0.1:6379: Connection reset by peer (os error 104)";
+        for kind in [FailureKind::Refused, FailureKind::Lost] {
+            let text = "response returned from Conn: read: connection reset by peer";
+            assert_eq!(words(kind, reset), text);
+        }
     }
 
     #[test]
