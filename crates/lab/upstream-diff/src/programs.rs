@@ -100,8 +100,10 @@ impl Programs {
         let of_tidegate = (backend == Backend::Redis).then_some(of_tidegate);
         let upstream =
             RunningProgram::start(upstream, &folder, "upstream", Some(of_upstream), variables)?;
-        let tidegate =
-            RunningProgram::start(tidegate, &folder, "tidegate", of_tidegate, variables)?;
+        // Its statistics are read at its debug port; the listener for statsd belongs to upstream.
+        let is_shared = |variable: &&(&str, &str)| variable.0 != "USE_STATSD";
+        let shared: Vec<(&str, &str)> = variables.iter().filter(is_shared).copied().collect();
+        let tidegate = RunningProgram::start(tidegate, &folder, "tidegate", of_tidegate, &shared)?;
         Ok(Pair { upstream, tidegate, _folder: folder })
     }
 }
