@@ -3,7 +3,9 @@
 use tidegate_algorithms::Timestamp;
 
 use crate::capability::Capability;
+use crate::queue::QueueStats;
 use crate::record::{COST_MAX, HEADERS_MAX, KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
+use crate::settings::QueueSettings;
 
 /// A failed operation. Nothing of it was done, except where a variant says otherwise.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -74,6 +76,29 @@ pub struct Fullness {
 }
 
 impl Fullness {
+    /// Checks whether a batch of this many records and bytes fits; an empty one always does.
+    pub(crate) fn check(
+        stats: &QueueStats,
+        settings: &QueueSettings,
+        batch_records: u64,
+        batch_bytes: u64,
+    ) -> Result<(), QueueError> {
+        let live = stats.live();
+        let fullness = Fullness {
+            records: live.records.saturating_add(stats.dead_records),
+            records_max: settings.records_max,
+            bytes: live.bytes.saturating_add(stats.dead_bytes),
+            bytes_max: settings.bytes_max,
+            cost: live.cost,
+            dead_records: stats.dead_records,
+            oldest: stats.oldest,
+            batch_records,
+            batch_bytes,
+        };
+        let is_full = fullness.records_to_drain() > 0 || fullness.bytes_to_drain() > 0;
+        if batch_records > 0 && is_full { Err(QueueError::Full(fullness)) } else { Ok(()) }
+    }
+
     /// How many records must leave before the batch fits.
     pub const fn records_to_drain(&self) -> u64 {
         self.records.saturating_add(self.batch_records).saturating_sub(self.records_max)

@@ -11,7 +11,7 @@ use super::PostgresQueue;
 use super::pool::{Connection, Failure, Session, damaged};
 use super::tags::TagRequests;
 use super::totals::TotalsChange;
-use crate::error::{Fullness, QueueError};
+use crate::error::Fullness;
 use crate::queue::{
     AttemptCharge, Claim, ClaimBudget, DeadLetterReason, Delivery, EnqueueOutcome, Receipt,
     SettleOutcome, Settlement,
@@ -290,23 +290,8 @@ impl<'a> Operation<'a> {
 
     async fn check_room(&mut self, batch: &[NewRecord], new: &[usize]) -> Result<i64, Failure> {
         let (stats, rows) = self.stats().await?;
-        let settings = &self.queue.settings;
-        let live = stats.live();
         let sizes = new.iter().map(|index| batch[*index].payload.encoded_len() as u64);
-        let fullness = Fullness {
-            records: live.records.saturating_add(stats.dead_records),
-            records_max: settings.records_max,
-            bytes: live.bytes.saturating_add(stats.dead_bytes),
-            bytes_max: settings.bytes_max,
-            cost: live.cost,
-            dead_records: stats.dead_records,
-            oldest: stats.oldest,
-            batch_records: new.len() as u64,
-            batch_bytes: sizes.sum(),
-        };
-        if !new.is_empty() && (fullness.records_to_drain() > 0 || fullness.bytes_to_drain() > 0) {
-            return Err(QueueError::Full(fullness).into());
-        }
+        Fullness::check(&stats, &self.queue.settings, new.len() as u64, sizes.sum())?;
         Ok(rows)
     }
 

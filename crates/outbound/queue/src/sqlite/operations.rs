@@ -110,23 +110,7 @@ impl Engine {
         }
         debug_assert!(batch_records <= batch.len() as u64, "a record is counted once");
         let stats = self.stats(index)?;
-        let settings = &self.queues[index].settings;
-        let live = stats.live();
-        let fullness = Fullness {
-            records: live.records.saturating_add(stats.dead_records),
-            records_max: settings.records_max,
-            bytes: live.bytes.saturating_add(stats.dead_bytes),
-            bytes_max: settings.bytes_max,
-            cost: live.cost,
-            dead_records: stats.dead_records,
-            oldest: stats.oldest,
-            batch_records,
-            batch_bytes,
-        };
-        if batch_records > 0 && (fullness.records_to_drain() > 0 || fullness.bytes_to_drain() > 0) {
-            return Err(QueueError::Full(fullness));
-        }
-        Ok(())
+        Fullness::check(&stats, &self.queues[index].settings, batch_records, batch_bytes)
     }
 
     fn insert(
