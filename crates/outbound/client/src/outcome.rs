@@ -28,7 +28,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// The outcome of an answer that came through a [`PacedService`](crate::Pacing) service.
+    /// The outcome of an answer that came through a [`PacedService`](crate::PacedService) service.
     pub fn of<B>(answer: &Response<B>) -> Self {
         answer.extensions().get().copied().unwrap_or(Outcome::Answered)
     }
