@@ -24,6 +24,7 @@ use tower_service::Service as _;
 
 use tidegate_access::{BodyError, BodyLimits, BodyReader, Role};
 use tidegate_answers::grpc::timeout;
+use tidegate_macros::{clone_fields, debug_fields};
 use tidegate_metrics::{AnswerKind, Meter};
 
 use crate::body::RlsBody;
@@ -140,17 +141,9 @@ impl<S: CounterStore, C: Clock> Rls<S, C> {
     }
 }
 
-impl<S, C> Clone for Rls<S, C> {
-    fn clone(&self) -> Self {
-        Rls { shared: Arc::clone(&self.shared) }
-    }
-}
+clone_fields!([S, C] Rls<S, C> { shared });
 
-impl<S, C> fmt::Debug for Rls<S, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rls").field("settings", &self.shared.settings).finish_non_exhaustive()
-    }
-}
+debug_fields!([S, C] Rls<S, C> { settings = shared.settings });
 
 impl<S, C, B> hyper::service::Service<Request<B>> for Rls<S, C>
 where

@@ -12,6 +12,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::request::Parts;
 use tidegate_document::{Fault, Problems, Source, words_of_lines};
+use tidegate_macros::debug_fields;
 
 use super::credential::{ValueMatch, credential};
 use super::identity::Credential;
@@ -125,11 +126,7 @@ impl NewApiKey {
     }
 }
 
-impl std::fmt::Debug for NewApiKey {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("NewApiKey").field("hash", &self.hash).finish_non_exhaustive()
-    }
-}
+debug_fields!(NewApiKey { hash });
 
 /// The plans of all API keys, those of the key file included. Reads the file.
 ///
