@@ -6,7 +6,6 @@ use tidegate_macros::defaults;
 defaults! {
     /// The settings of the rate limit service. The defaults are those of envoyproxy/ratelimit, except for errors.
     #[derive(Clone, Debug, PartialEq, Eq)]
-    #[expect(clippy::struct_excessive_bools, reason = "each is an independent switch")]
     pub struct RlsSettings {
         /// Whether the overall code is always `OK`; the statuses still show what would have been.
         pub shadow: bool,
