@@ -43,11 +43,7 @@ impl FirstDecision {
     }
 }
 
-impl<S, C> ActiveDocument<S, C>
-where
-    S: CounterStore,
-    C: Clock,
-{
+impl<S: CounterStore, C: Clock> ActiveDocument<S, C> {
     /// Sheds or limits a request without waiting.
     ///
     /// # Errors

@@ -197,11 +197,7 @@ impl<S, C: Clock> Gateway<S, C> {
     }
 }
 
-impl<S, C> Gateway<S, C>
-where
-    S: CounterStore,
-    C: Clock,
-{
+impl<S: CounterStore, C: Clock> Gateway<S, C> {
     /// Runs health checks, closes idle connections to upstreams and fetches keys from URLs, until it is dropped.
     pub async fn maintain(&self) {
         let mut changes = self.current.changes.subscribe();

@@ -111,12 +111,7 @@ pin_project! {
     }
 }
 
-impl<S, C, B> Future for HttpApiFuture<S, C, B>
-where
-    S: CounterStore,
-    C: Clock,
-    B: Body<Data = Bytes>,
-{
+impl<S: CounterStore, C: Clock, B: Body<Data = Bytes>> Future for HttpApiFuture<S, C, B> {
     type Output = Result<Response<Full<Bytes>>, Infallible>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
