@@ -27,7 +27,17 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     (
         "inbound/gateway",
-        &["admission", "answers", "document", "engine", "macros", "metrics", "overload", "server"],
+        &[
+            "access",
+            "admission",
+            "answers",
+            "document",
+            "engine",
+            "macros",
+            "metrics",
+            "overload",
+            "server",
+        ],
     ),
     (
         "inbound/admin",

@@ -16,7 +16,7 @@ use tidegate_engine::{
     Clock, CounterStore, Engine, LimiterStage, MemoryStore, SystemClock, Timestamp, contain,
 };
 
-use tidegate_access::{AccessError, BodyError, BodyLimits, read_body};
+use tidegate_access::{AccessError, BodyError, BodyLimits, RandomId, read_body};
 use tidegate_macros::{clone_fields, debug_fields};
 use tidegate_metrics::{AnswerKind, Meter};
 
@@ -26,7 +26,7 @@ use crate::encode::response::{HttpResponse, json, text, to_json, uncached, witho
 use crate::explain::explain;
 use crate::health::Health;
 use crate::openapi::OPENAPI;
-use crate::permits::{Permits, Token};
+use crate::permits::Permits;
 use crate::problem::RequestProblem;
 use crate::route::{self, Route};
 use crate::rules_view::{self, RulesView};
@@ -143,7 +143,7 @@ impl<S: CounterStore, C: Clock> ApiState<S, C> {
             }
             Route::Release => {
                 let body = self.read_json(&parts.headers, body).await?;
-                let token = Token::parse(&decode::release_body(&body)?.permit);
+                let token = RandomId::parse(&decode::release_body(&body)?.permit);
                 let now = self.engine.clock().now();
                 let held = token.and_then(|token| self.permits.release(token, now));
                 let body = to_json(&json!({ "released": held.is_some() }));
