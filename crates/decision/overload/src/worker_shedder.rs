@@ -36,7 +36,7 @@ defaults! {
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub struct WorkerSettings {
         /// The control law.
-        pub law: ControlLaw = ControlLaw::DEFAULT,
+        pub law: ControlLaw,
         /// When secondary signals count as overload.
         pub signals: SignalSettings,
         /// With fewer arrivals since the last tick the law makes no step.
@@ -190,7 +190,7 @@ impl WorkerShedder {
     /// Admits everything, until overload has lasted again. The measurements are kept.
     pub fn reset(&self) {
         let mut slow = self.slow_loop.lock();
-        slow.law = LawState::new();
+        slow.law = LawState::default();
         slow.smoothed = SmoothedValue::default();
         slow.view.admitted = 1.0;
         slow.view.shed_level = 0;

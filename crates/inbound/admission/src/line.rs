@@ -70,7 +70,7 @@ impl WaitMode {
 pub struct LineKey(u64);
 
 /// All lines.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Lines {
     lines: Mutex<HashMap<LineKey, Line>>,
     waiting: AtomicUsize,
@@ -94,21 +94,10 @@ struct LineMember {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineFull;
 
-impl Default for Lines {
-    fn default() -> Self {
-        Lines::new()
-    }
-}
-
 impl Lines {
     /// No lines yet.
     pub fn new() -> Self {
-        Lines {
-            lines: Mutex::default(),
-            waiting: AtomicUsize::new(0),
-            tickets: AtomicU64::new(0),
-            seed: RandomState::new(),
-        }
+        Lines::default()
     }
 
     /// How many requests wait.
