@@ -12,7 +12,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("decision/rules", &["algorithms", "document", "macros"]),
     ("decision/overload", &["algorithms", "macros", "metrics", "words"]),
     ("decision/metrics", &["words"]),
-    ("decision/redis-link", &["metrics", "words"]),
+    ("decision/redis-link", &["macros", "metrics", "words"]),
     ("decision/redis-board", &["algorithms", "overload", "redis-link"]),
     ("decision/stores", &["algorithms", "macros", "metrics", "redis-link", "words"]),
     ("decision/engine", &["algorithms", "macros", "metrics", "rules", "stores", "words"]),
