@@ -32,6 +32,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("outbound/pacer", &["algorithms", "stores"]),
     ("outbound/queue", &["algorithms", "data-dir"]),
     ("outbound/capacity", &["algorithms", "redis-link"]),
+    ("outbound/delivery", &["queue"]),
     ("control/data-dir", &[]),
     ("control/sources", &["rules"]),
     (
