@@ -33,7 +33,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("outbound/response-fields", &["algorithms"]),
     ("outbound/queue", &["algorithms", "data-dir"]),
     ("outbound/capacity", &["algorithms", "redis-link"]),
-    ("outbound/delivery", &["queue"]),
+    ("outbound/delivery", &["queue", "response-fields"]),
     ("control/data-dir", &[]),
     ("control/sources", &["rules"]),
     (

@@ -4,9 +4,12 @@ use std::time::Duration;
 
 use http::{HeaderMap, StatusCode};
 use tidegate_queue::Timestamp;
+use tidegate_response_fields::ResponseFields;
 
-use crate::hints::{HOLD_MAX, has_retry_after, read_hold};
 use crate::processor::AttemptOutcome;
+
+/// The longest hold that a service may ask for unless the operator says otherwise.
+pub const HOLD_MAX: Duration = Duration::from_mins(5);
 
 /// Which statuses mean what.
 ///
@@ -42,8 +45,10 @@ impl StatusPolicy {
         now: Timestamp,
     ) -> AttemptOutcome {
         let code = status.as_u16();
-        if self.is_throttled(code, headers) {
-            return AttemptOutcome::Throttled { hold: read_hold(headers, now, self.hold_max) };
+        let fields = ResponseFields::read(headers, now);
+        let asks_to_wait = code == 503 && fields.wait.is_some();
+        if asks_to_wait || self.is_throttled(code) {
+            return AttemptOutcome::Throttled { hold: self.hold(&fields) };
         }
         self.classify_code(code)
     }
@@ -53,8 +58,7 @@ impl StatusPolicy {
         let detail = || format!("the target answered {code}");
         match code {
             _ if self.delivered.contains(&code) => AttemptOutcome::Delivered,
-            429 => AttemptOutcome::Throttled { hold: None },
-            _ if self.throttled.contains(&code) => AttemptOutcome::Throttled { hold: None },
+            _ if self.is_throttled(code) => AttemptOutcome::Throttled { hold: None },
             200..=299 => AttemptOutcome::Delivered,
             502 | 504 => AttemptOutcome::Ambiguous { detail: detail() },
             408 | 425 | 500..=599 => AttemptOutcome::Failed { detail: detail() },
@@ -62,9 +66,16 @@ impl StatusPolicy {
         }
     }
 
-    fn is_throttled(&self, code: u16, headers: &HeaderMap) -> bool {
-        let asks_to_wait = code == 503 && has_retry_after(headers);
-        code == 429 || asks_to_wait || self.throttled.contains(&code)
+    fn is_throttled(&self, code: u16) -> bool {
+        code == 429 || self.throttled.contains(&code)
+    }
+
+    /// The wait that an answer asks for, or the longest reset of a quota that is spent.
+    fn hold(&self, fields: &ResponseFields) -> Option<Duration> {
+        let spent = fields.policies.iter().filter(|policy| policy.remaining == Some(0));
+        let reset = spent.filter_map(|policy| policy.reset).max();
+        let hold = Duration::from_nanos(fields.wait.or(reset)?.get());
+        Some(hold.min(self.hold_max))
     }
 }
 
@@ -112,6 +123,12 @@ mod tests {
             |seconds| AttemptOutcome::Throttled { hold: Some(Duration::from_secs(seconds)) };
         assert_eq!((hold(Some("3")), hold(Some("3600"))), (seconds(3), seconds(20)));
         assert_eq!(hold(None), AttemptOutcome::Throttled { hold: None });
+        let mut headers = HeaderMap::new();
+        headers.insert("x-ratelimit-remaining", "0".parse().unwrap());
+        headers.insert("x-ratelimit-reset", "9".parse().unwrap());
+        let now = Timestamp::from_secs(1_700_000_000);
+        let spent = policy.classify(StatusCode::TOO_MANY_REQUESTS, &headers, now);
+        assert_eq!(spent, seconds(9));
     }
 
     #[test]

@@ -30,14 +30,13 @@
 //! }
 //! ```
 //!
-//! [`hints`] (when a service says to return), [`DestinationPolicy`] (where requests may go), [`secrets`] (which header
+//! [`StatusPolicy`] (what an answer means), [`DestinationPolicy`] (where requests may go), [`secrets`] (which header
 //! fields are kept and shown) and [`signature`] (signed callbacks) are pure and serve by themselves.
 
 mod bulk;
 mod classify;
 mod command;
 mod destination;
-pub mod hints;
 mod http_client;
 mod http_processor;
 mod http_request;
@@ -47,7 +46,7 @@ pub mod secrets;
 pub mod signature;
 
 pub use bulk::{BulkEnvelope, BulkFormat, BulkResults, BulkSettings, read_results};
-pub use classify::StatusPolicy;
+pub use classify::{HOLD_MAX, StatusPolicy};
 pub use command::{CommandProcessor, CommandSettings};
 pub use destination::{DestinationError, DestinationPolicy, HostRule, HostRuleError, is_public};
 pub use http_client::{
