@@ -51,6 +51,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("outbound/client", &["algorithms", "response-fields"]),
     ("outbound/queue", &["algorithms", "data-dir"]),
     ("outbound/capacity", &["algorithms", "redis-link"]),
+    ("outbound/delivery", &["queue", "response-fields"]),
     ("control/data-dir", &[]),
     ("control/sources", &["macros", "rules"]),
     (
@@ -93,6 +94,7 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     ("lab/test-servers", &[]),
+    ("lab/throttled-service", &["algorithms", "capacity", "server"]),
     ("lab/upstream-diff", &["rls", "test-servers"]),
     ("lab/simulation", &["algorithms", "engine", "overload", "rules"]),
     (
@@ -112,8 +114,23 @@ const EDGES: &[(&str, &[&str])] = &[
 const KEPT_TO: &[(&str, &[&str])] = &[
     ("axum", &["app", "bench"]),
     ("h2", &["server"]),
-    ("hyper", &["app", "admin", "gateway", "http-api", "rls", "server", "spans", "bench", "fuzz"]),
-    ("hyper-util", &["app", "gateway", "server"]),
+    (
+        "hyper",
+        &[
+            "app",
+            "admin",
+            "delivery",
+            "gateway",
+            "http-api",
+            "rls",
+            "server",
+            "spans",
+            "throttled-service",
+            "bench",
+            "fuzz",
+        ],
+    ),
+    ("hyper-util", &["app", "delivery", "gateway", "server", "throttled-service"]),
     (
         "http",
         &[
@@ -121,12 +138,14 @@ const KEPT_TO: &[(&str, &[&str])] = &[
             "admin",
             "answers",
             "client",
+            "delivery",
             "gateway",
             "http-api",
             "response-fields",
             "rls",
             "server",
             "spans",
+            "throttled-service",
             "tower-layer",
             "bench",
             "fuzz",
