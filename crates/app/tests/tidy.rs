@@ -33,6 +33,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("outbound/queue", &["algorithms", "data-dir"]),
     ("outbound/capacity", &["algorithms", "redis-link"]),
     ("control/data-dir", &[]),
+    ("control/history", &[]),
     ("control/sources", &["rules"]),
     (
         "tidegate",
