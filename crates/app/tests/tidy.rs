@@ -25,7 +25,10 @@ const EDGES: &[(&str, &[&str])] = &[
         "inbound/gateway",
         &["admission", "answers", "document", "engine", "metrics", "overload", "server"],
     ),
-    ("inbound/admin", &["access", "answers", "engine", "metrics", "overload", "statsd", "words"]),
+    (
+        "inbound/admin",
+        &["access", "answers", "engine", "history", "metrics", "overload", "statsd", "words"],
+    ),
     ("inbound/tower-layer", &["admission", "answers", "engine", "overload"]),
     ("inbound/spans", &["engine"]),
     ("inbound/statsd", &["document", "metrics"]),

@@ -54,10 +54,7 @@ pub(crate) fn encode(histories: &LimitHistories, now: u64) -> Vec<u8> {
     out
 }
 
-pub(crate) fn decode(
-    histories: &mut LimitHistories,
-    bytes: &[u8],
-) -> Result<(), HistoryFileError> {
+pub(crate) fn decode(histories: &mut LimitHistories, bytes: &[u8]) -> Result<(), HistoryFileError> {
     if !bytes.starts_with(MAGIC) {
         return Err(HistoryFileError::Foreign);
     }

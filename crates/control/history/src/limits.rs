@@ -87,8 +87,9 @@ impl LimitView<'_> {
     pub fn fine(&self) -> Vec<FineStep> {
         let Some(ring) = self.fine else { return Vec::new() };
         let since = self.now.saturating_sub(HOUR);
-        let step = |(at, row): (u64, &[SpanCounts])| {
-            FineStep { at, counts: row.first().copied().unwrap_or_default() }
+        let step = |(at, row): (u64, &[SpanCounts])| FineStep {
+            at,
+            counts: row.first().copied().unwrap_or_default(),
         };
         ring.rows_since(since).map(step).collect()
     }

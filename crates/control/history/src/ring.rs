@@ -18,7 +18,15 @@ impl<T: Copy> Ring<T> {
     /// A ring of empty rows.
     pub(crate) fn new(step: u64, length: u64, width: usize, empty: T) -> Self {
         let cells = usize::try_from(length).unwrap_or(0).saturating_mul(width);
-        Ring { step, length, width, newest: None, first: 0, cells: vec![empty; cells].into(), empty }
+        Ring {
+            step,
+            length,
+            width,
+            newest: None,
+            first: 0,
+            cells: vec![empty; cells].into(),
+            empty,
+        }
     }
 
     /// The bytes of its rows.
@@ -67,9 +75,8 @@ impl<T: Copy> Ring<T> {
         let end = self.newest.map_or(0, |newest| newest + 1);
         let oldest = end.saturating_sub(self.length).max(self.first);
         let first = since.div_ceil(self.step).max(oldest).min(end);
-        (first..end).filter_map(|number| {
-            Some((number * self.step, self.cells.get(self.range(number))?))
-        })
+        (first..end)
+            .filter_map(|number| Some((number * self.step, self.cells.get(self.range(number))?)))
     }
 
     fn range(&self, number: u64) -> std::ops::Range<usize> {
