@@ -53,7 +53,11 @@ pub(crate) struct Browser {
 struct DevTools(Value);
 
 impl WebDriverCompatibleCommand for DevTools {
-    fn endpoint(&self, base: &url::Url, session: Option<&str>) -> Result<url::Url, url::ParseError> {
+    fn endpoint(
+        &self,
+        base: &url::Url,
+        session: Option<&str>,
+    ) -> Result<url::Url, url::ParseError> {
         base.join(&format!("session/{}/goog/cdp/execute", session.unwrap_or_default()))
     }
 
@@ -152,8 +156,10 @@ impl Browser {
     /// Waits until the view has a text.
     pub(crate) async fn wait_for_text(&self, text: &str) {
         let text = json!(text);
-        self.wait_for(&format!("return document.querySelector('main').textContent.includes({text})"))
-            .await;
+        self.wait_for(&format!(
+            "return document.querySelector('main').textContent.includes({text})"
+        ))
+        .await;
     }
 
     pub(crate) async fn theme(&self) -> String {
