@@ -1,7 +1,6 @@
 //! The service: finds the route of a request, checks its access, and shows a page or makes a change.
 
 use std::convert::Infallible;
-use std::fmt;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,6 +16,7 @@ use hyper::service::Service;
 use tidegate_access::{AccessError, BodyError, BodyLimits, Role, read_body};
 use tidegate_engine::{Clock, CounterStore, Engine, Timestamp};
 use tidegate_history::{History, HistoryFileError};
+use tidegate_macros::{clone_fields, debug_fields};
 use tidegate_metrics::Format;
 use tidegate_statsd::StatsReading;
 
@@ -389,15 +389,6 @@ where
     }
 }
 
-impl<S, C> Clone for DebugDoor<S, C> {
-    fn clone(&self) -> Self {
-        let (inner, metrics_only) = (Arc::clone(&self.inner), self.metrics_only.clone());
-        DebugDoor { inner, metrics_only, peer: self.peer }
-    }
-}
+clone_fields!([S, C] DebugDoor<S, C> { inner, metrics_only, peer });
 
-impl<S, C> fmt::Debug for DebugDoor<S, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DebugDoor").field("parts", &self.inner.parts).finish_non_exhaustive()
-    }
-}
+debug_fields!([S, C] DebugDoor<S, C> { parts = inner.parts });
