@@ -67,8 +67,9 @@ pub(crate) fn demo() -> (Folder, Serving) {
 pub(crate) fn with_token() -> (Folder, Serving, String) {
     let folder = Folder::with_rules(RULES);
     let token = "a-token-for-the-dashboard".to_owned();
-    let start = Start::new(&folder).args(["--set", &format!("debug.token={token}")]);
-    (folder, start.serving(), token)
+    let setting = format!("debug.token={token}");
+    let serving = Start::new(&folder).args(["--set", &setting]).serving();
+    (folder, serving, token)
 }
 
 /// One request through the gateway.
