@@ -41,10 +41,11 @@ dist: ## Build the optimized program, and pack it with its licence, documents an
 
 test: fmt unit docs features ## Format, lints, every test, and the API docs
 
-tools: ## Install what the tests run beside Tidegate: a real Envoy, Redis, Valkey and PostgreSQL
+tools: ## Install what the tests run beside Tidegate: a real Envoy, Redis, Valkey, PostgreSQL and Chromium
 	tools/install-envoy
 	tools/install-redis
 	tools/install-postgres
+	tools/install-chromium
 
 fmt: ## Check the format
 	$(CARGO) fmt --all --check

@@ -15,6 +15,7 @@ mod watch;
 
 mod gateway;
 mod gateway_document;
+mod history;
 mod protection;
 mod restart;
 mod rules;

@@ -41,7 +41,10 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     (
         "inbound/admin",
-        &["access", "answers", "engine", "macros", "metrics", "overload", "statsd", "words"],
+        &[
+            "access", "answers", "engine", "history", "macros", "metrics", "overload", "statsd",
+            "words",
+        ],
     ),
     ("inbound/tower-layer", &["admission", "answers", "engine", "macros", "overload"]),
     ("inbound/spans", &["engine"]),
@@ -53,6 +56,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("outbound/capacity", &["algorithms", "redis-link"]),
     ("outbound/delivery", &["queue", "response-fields"]),
     ("control/data-dir", &[]),
+    ("control/history", &[]),
     ("control/sources", &["macros", "rules"]),
     (
         "tidegate",

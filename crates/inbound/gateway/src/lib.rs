@@ -12,7 +12,7 @@
 //! - **Encode**: `encode` (responses of the gateway itself), `outcome` (how a request ends, wherever it ends).
 //! - **Observe**: `access_log`, `refusal_samples`, `tally`.
 //! - **Service**: `service` (the hyper service), `state` (what outlives a reload), `active_document` (what a reload
-//!   replaces).
+//!   replaces), `trial` (what would happen to a request).
 //! - **Settings**: `document` (as written), `settings` (as values), `watched_file`.
 //!
 //! The gateway listens at no socket: [`Server`](tidegate_server::Server) does. The program that embeds it also runs
@@ -98,6 +98,7 @@ mod tally;
 mod active_document;
 mod service;
 mod state;
+mod trial;
 
 // Settings.
 mod document;
@@ -122,6 +123,7 @@ pub use settings::{
     WhenMissing,
 };
 pub use tally::GatewayReading;
+pub use trial::RequestTrial;
 pub use upstream::HostState;
 
 pub use tidegate_document::Size;
