@@ -34,6 +34,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("outbound/capacity", &["algorithms", "redis-link"]),
     ("control/data-dir", &[]),
     ("control/sources", &["rules"]),
+    ("control/insight", &["algorithms", "rules"]),
     (
         "tidegate",
         &[
