@@ -34,7 +34,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("outbound/capacity", &["algorithms", "redis-link"]),
     ("control/data-dir", &[]),
     ("control/sources", &["rules"]),
-    ("control/insight", &["algorithms", "rules"]),
+    ("control/insight", &["algorithms", "rules", "words"]),
     (
         "tidegate",
         &[

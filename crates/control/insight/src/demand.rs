@@ -254,7 +254,8 @@ impl DemandSample {
             return;
         }
         let half = u32::try_from(now.as_nanos() / self.half_period % u64::from(HALVES));
-        let found = self.callers.binary_search_by_key(&hit.fingerprint, |caller| caller.fingerprint);
+        let found =
+            self.callers.binary_search_by_key(&hit.fingerprint, |caller| caller.fingerprint);
         let at = found.unwrap_or_else(|at| {
             if self.callers.len() == self.size {
                 self.callers.pop();

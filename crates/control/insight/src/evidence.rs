@@ -43,6 +43,9 @@ pub struct LimitEvidence {
     /// The demand of its callers, if it was sampled.
     #[serde(default)]
     pub demand: Option<DemandSummary>,
+    /// Its most refused callers, if they were counted apart from the sample.
+    #[serde(default)]
+    pub busiest: Option<BusiestCallers>,
     /// How long the limit has had its present mode, in seconds, if known.
     #[serde(default)]
     pub mode_seconds: Option<u64>,
@@ -154,7 +157,10 @@ pub struct SpanCounts {
     pub seconds: u64,
     /// Admitted.
     pub within: u64,
-    /// Of those, on the soft allowance.
+    /// Of those, in the last fifth of the limit.
+    #[serde(default)]
+    pub near: u64,
+    /// Of those admitted, on the soft allowance.
     #[serde(default)]
     pub soft: u64,
     /// Refused, in shadow too.
@@ -199,6 +205,17 @@ pub struct OverlapEvidence {
     /// Of those, the ones that the other limit refused too.
     #[serde(default)]
     pub refused_by_both: u64,
+}
+
+/// Refusals of the most refused callers. A sample of callers rarely holds them: heavy hitters are counted apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BusiestCallers {
+    /// All refusals of the limit in the same time.
+    pub refusals: u64,
+    /// Those of the most refused caller.
+    pub first: u64,
+    /// Those of the three most refused.
+    pub three: u64,
 }
 
 /// A part of a whole; 0 of nothing.
