@@ -60,6 +60,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "engine",
             "gateway",
             "http-api",
+            "insight",
             "metrics",
             "overload",
             "redis-board",
@@ -75,7 +76,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     ("lab/test-servers", &[]),
     ("lab/upstream-diff", &["rls", "test-servers"]),
-    ("lab/simulation", &["algorithms", "engine", "overload", "rules"]),
+    ("lab/simulation", &["algorithms", "engine", "insight", "overload", "rules"]),
     (
         "lab/bench",
         &[

@@ -246,6 +246,7 @@ fn debug<S: ServiceStore>(
     let gateway = gateway.as_ref().map(|service| service.gateway.clone());
     let collectors = gateway.clone().map(|gateway| Arc::new(gateway) as Arc<dyn Collector>);
     let figures = figures.map(|figures| figures as Arc<dyn Collector>);
+    let decisions = parts.decisions.clone().map(|decisions| decisions as Arc<dyn Collector>);
     let upstream_metrics =
         config::statistics::upstream_metrics(&config.debug, &config.statsd.tags)?;
     let gateway_page = gateway.map(|gateway| gateway_document::page(gateway, document));
@@ -274,7 +275,7 @@ fn debug<S: ServiceStore>(
             },
         ),
         gateway_page,
-        collectors: collectors.into_iter().chain(figures).collect(),
+        collectors: collectors.into_iter().chain(figures).chain(decisions).collect(),
         on_change: Some(Box::new(|change: &Change| {
             tracing::warn!(%change, "changed at run time");
         })),

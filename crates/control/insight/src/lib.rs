@@ -2,8 +2,11 @@
 //!
 //! [`DemandSample`] samples the callers of a limit. [`LimitEvidence`] is what is known of a limit: its terms, its counts
 //! and the demand of its callers. [`judge`] turns it into findings, each with figures and a suggestion.
+//! [`DecisionRecord`] is a line of the decision log, which a replay decides again.
 //!
 //! Pure: no clock, no files, no network. Whoever observes passes `now`.
+
+mod decision_record;
 
 mod demand;
 mod demand_summary;
@@ -14,6 +17,9 @@ mod judge;
 mod overlap;
 mod suggestion;
 
+pub use decision_record::{
+    DecisionRecord, RecordedDescriptor, RecordedLimit, RecordedVerb, RecordedVerdict,
+};
 pub use demand::{
     CALLERS_SAMPLED, CALLERS_SAMPLED_MAX, CallerDemand, CompactCount, DemandHit, DemandSample,
     MEAN_WINDOWS, SampleRelation,
