@@ -58,6 +58,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("control/data-dir", &[]),
     ("control/history", &[]),
     ("control/sources", &["macros", "rules"]),
+    ("control/insight", &["algorithms", "rules", "words"]),
     (
         "tidegate",
         &[
@@ -84,6 +85,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "engine",
             "gateway",
             "http-api",
+            "insight",
             "metrics",
             "overload",
             "redis-board",
@@ -100,7 +102,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("lab/test-servers", &[]),
     ("lab/throttled-service", &["algorithms", "capacity", "server"]),
     ("lab/upstream-diff", &["rls", "test-servers"]),
-    ("lab/simulation", &["algorithms", "engine", "overload", "rules"]),
+    ("lab/simulation", &["algorithms", "engine", "insight", "overload", "rules"]),
     (
         "lab/bench",
         &[
