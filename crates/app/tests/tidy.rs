@@ -112,8 +112,9 @@ const KEPT_TO: &[(&str, &[&str])] = &[
     ),
     ("tonic", &["rls", "bench", "fuzz", "upstream-diff"]),
     ("redis", &["redis-link"]),
-    ("rusqlite", &["data-dir", "queue"]),
-    ("tokio-postgres", &["queue"]),
+    ("rusqlite", &["capacity", "data-dir", "queue"]),
+    ("tokio-postgres", &["capacity", "queue"]),
+    ("object_store", &["capacity"]),
     ("quanta", &["engine", "overload"]),
     // Who waits for it must know how to: see the lock of a shard.
     ("spinning_top", &["stores", "bench"]),
