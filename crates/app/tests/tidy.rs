@@ -30,7 +30,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("inbound/spans", &["engine"]),
     ("inbound/statsd", &["document", "metrics"]),
     ("outbound/pacer", &["algorithms", "stores"]),
-    ("outbound/queue", &["algorithms", "data-dir"]),
+    ("outbound/queue", &["algorithms", "data-dir", "redis-link"]),
     ("outbound/capacity", &["algorithms", "redis-link"]),
     ("control/data-dir", &[]),
     ("control/sources", &["rules"]),
