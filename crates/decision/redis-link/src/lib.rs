@@ -34,7 +34,7 @@ mod tls;
 
 pub use client::{BatchingClient, ClientFigures, Histogram, REDIS_METRICS};
 pub use cluster_slots::slot_of;
-pub use error::{LinkError, LinkErrorKind};
+pub use error::{FailureKind, LinkError};
 pub use numbers::{NumberReader, put_number};
 pub use redis::{Cmd, Value, cmd};
 pub use script::{RedisKey, ScriptBody, ScriptCall, ScriptReply};

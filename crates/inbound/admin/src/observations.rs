@@ -18,6 +18,7 @@ use tidegate_engine::{
 };
 
 use refusals::Refusals;
+use tidegate_macros::defaults;
 use tidegate_words::words;
 use unknown::UnknownDomains;
 use values::Values;
@@ -29,30 +30,21 @@ pub(super) use values::Series;
 /// The rule label of a limit that came with the request.
 const OVERRIDE: &str = "(override)";
 
-/// How much is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ObservationsConfig {
-    /// How many of the most refused are shown, up to a thousand. Default: 20.
-    pub top: usize,
-    /// The most series of rules whose metrics show values of requests; further values are summed. Default: 10,000, a few
-    /// megabytes.
-    pub detailed_series_max: usize,
-    /// The share of a limit from which its use counts as near the limit in those series, in millionths. Default:
-    /// 800,000, as in the engine.
-    pub near_millionths: u32,
-    /// Whether limits that come with requests have series too, by their descriptors, as in envoyproxy/ratelimit.
-    /// Default: no.
-    pub overrides: bool,
-}
-
-impl Default for ObservationsConfig {
-    fn default() -> Self {
-        ObservationsConfig {
-            top: 20,
-            detailed_series_max: 10_000,
-            near_millionths: 800_000,
-            overrides: false,
-        }
+defaults! {
+    /// How much is kept.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct ObservationsConfig {
+        /// How many of the most refused are shown, up to a thousand. Default: 20.
+        pub top: usize = 20,
+        /// The most series of rules whose metrics show values of requests; further values are summed. Default: 10,000,
+        /// a few megabytes.
+        pub detailed_series_max: usize = 10_000,
+        /// The share of a limit from which its use counts as near the limit in those series, in millionths. Default:
+        /// 800,000, as in the engine.
+        pub near_millionths: u32 = 800_000,
+        /// Whether limits that come with requests have series too, by their descriptors, as in envoyproxy/ratelimit.
+        /// Default: no.
+        pub overrides: bool,
     }
 }
 

@@ -1,7 +1,6 @@
 //! The service: finds the route of a request, checks its access, and shows a page or makes a change.
 
 use std::convert::Infallible;
-use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,6 +15,7 @@ use http_body_util::Full;
 use hyper::service::Service;
 use tidegate_access::{AccessError, BodyError, BodyLimits, read_body};
 use tidegate_engine::{Clock, CounterStore, Engine};
+use tidegate_macros::{clone_fields, debug_fields};
 use tidegate_metrics::Format;
 use tidegate_statsd::StatsReading;
 
@@ -268,14 +268,6 @@ where
     }
 }
 
-impl<S, C> Clone for DebugDoor<S, C> {
-    fn clone(&self) -> Self {
-        DebugDoor { inner: Arc::clone(&self.inner), metrics_only: self.metrics_only.clone() }
-    }
-}
+clone_fields!([S, C] DebugDoor<S, C> { inner, metrics_only });
 
-impl<S, C> fmt::Debug for DebugDoor<S, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DebugDoor").field("parts", &self.inner.parts).finish_non_exhaustive()
-    }
-}
+debug_fields!([S, C] DebugDoor<S, C> { parts = inner.parts });

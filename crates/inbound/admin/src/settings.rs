@@ -1,6 +1,5 @@
 //! The settings of the debug port, and the parts of the program that it shows.
 
-use std::fmt;
 use std::sync::Arc;
 
 use super::change::Change;
@@ -8,30 +7,22 @@ use super::delivery::DeliveryReading;
 use super::limiters::Switchboard;
 use super::observations::Observations;
 use tidegate_access::{AccessPolicy, HostNames};
+use tidegate_macros::{debug_fields, defaults};
 use tidegate_metrics::{Collector, Meter};
 use tidegate_statsd::UpstreamMetrics;
 
-/// The settings of the debug port.
-#[derive(Clone, Debug)]
-pub struct DebugSettings {
-    /// Who may change anything and see pages about callers. Default: without tokens, so changes are off.
-    pub access: AccessPolicy,
-    /// The host names that the port answers to, beside IP addresses and loopback names. Default: none.
-    pub hosts: HostNames,
-    /// Whether statistics have the names of envoyproxy/ratelimit. Default: no.
-    pub compat: bool,
-    /// The most rules with metrics of their own; further ones are summed. Default: 10,000.
-    pub rules_max: usize,
-}
-
-impl Default for DebugSettings {
-    fn default() -> Self {
-        DebugSettings {
-            access: AccessPolicy::default(),
-            hosts: HostNames::default(),
-            compat: false,
-            rules_max: 10_000,
-        }
+defaults! {
+    /// The settings of the debug port.
+    #[derive(Clone, Debug)]
+    pub struct DebugSettings {
+        /// Who may change anything and see pages about callers. Default: without tokens, so changes are off.
+        pub access: AccessPolicy,
+        /// The host names that the port answers to, beside IP addresses and loopback names. Default: none.
+        pub hosts: HostNames,
+        /// Whether statistics have the names of envoyproxy/ratelimit. Default: no.
+        pub compat: bool,
+        /// The most rules with metrics of their own; further ones are summed. Default: 10,000.
+        pub rules_max: usize = 10_000,
     }
 }
 
@@ -87,8 +78,4 @@ pub struct DebugParts {
     pub on_change: Option<Listener<Change>>,
 }
 
-impl fmt::Debug for DebugParts {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("DebugParts").field("settings", &self.settings).finish_non_exhaustive()
-    }
-}
+debug_fields!(DebugParts { settings });

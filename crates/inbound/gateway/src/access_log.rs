@@ -13,7 +13,6 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use aws_lc_rs::digest::{SHA256, digest};
 use compact_str::CompactString;
 use http::header::{HeaderName, HeaderValue, REFERER, USER_AGENT};
 use http::request::Parts;
@@ -21,6 +20,7 @@ use http::uri::Authority;
 use http::{Method, StatusCode, Uri, Version};
 use parking_lot::{Condvar, Mutex};
 use serde_json::json;
+use tidegate_access::sha256;
 use tidegate_engine::Timestamp;
 use tidegate_overload::Category;
 
@@ -253,7 +253,7 @@ impl LogLine {
             "client": record.client,
             "method": record.method.as_str(),
             "target": record.uri.to_string(),
-            "protocol": protocol(record.version),
+            "protocol": format!("{:?}", record.version),
             "status": self.status.as_u16(),
             "bytes": self.bytes,
             "micros": self.ended.since(record.began).get() / 1_000,
@@ -280,12 +280,12 @@ impl LogLine {
         }
         let _ = writeln!(
             out,
-            " - - [{}] \"{} {} {}\" {} {}",
+            " - - [{}] \"{} {} {:?}\" {} {}",
             instant(record.began, "%d/%b/%Y:%H:%M:%S +0000"),
             record.method,
             // A URI cannot contain quotes or line ends.
             record.uri,
-            protocol(record.version),
+            record.version,
             self.status.as_u16(),
             self.bytes,
         );
@@ -297,8 +297,8 @@ pub fn show_caller(name: &str, format: CallerFormat) -> Option<String> {
     match format {
         CallerFormat::Plain => Some(name.to_owned()),
         CallerFormat::Hashed => {
-            let hash = digest(&SHA256, name.as_bytes());
-            let bytes = hash.as_ref().iter().take(CALLER_HASH_BYTES);
+            let hash = sha256(name.as_bytes());
+            let bytes = hash.iter().take(CALLER_HASH_BYTES);
             Some(bytes.map(|byte| format!("{byte:02x}")).collect())
         }
         CallerFormat::Off => None,
@@ -316,14 +316,4 @@ fn trace_id(parent: &HeaderValue) -> Option<&str> {
 fn instant(at: Timestamp, format: &str) -> String {
     let moment = jiff::Timestamp::from_nanosecond(i128::from(at.as_nanos()));
     moment.unwrap_or(jiff::Timestamp::MAX).strftime(format).to_string()
-}
-
-const fn protocol(version: Version) -> &'static str {
-    match version {
-        Version::HTTP_09 => "HTTP/0.9",
-        Version::HTTP_10 => "HTTP/1.0",
-        Version::HTTP_2 => "HTTP/2.0",
-        Version::HTTP_3 => "HTTP/3.0",
-        _ => "HTTP/1.1",
-    }
 }

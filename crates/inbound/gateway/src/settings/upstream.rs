@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tidegate_document::{choices, settings};
+use tidegate_macros::defaults;
 
 use super::COUNT_MAX;
 
@@ -75,27 +76,18 @@ impl UpstreamTls {
     }
 }
 
-/// How long things may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timeouts {
-    /// To connect, encryption included. Default: 2 s.
-    pub connect: Duration,
-    /// From the last byte of a request to the head of its answer. Default: 60 s.
-    pub first_byte: Duration,
-    /// Between two pieces of an answer, and in a tunnel. Default: 60 s.
-    pub idle: Duration,
-    /// For a whole request with its answer. Default: no limit.
-    pub total: Option<Duration>,
-}
-
-impl Default for Timeouts {
-    fn default() -> Self {
-        Timeouts {
-            connect: Duration::from_secs(2),
-            first_byte: Duration::from_secs(60),
-            idle: Duration::from_secs(60),
-            total: None,
-        }
+defaults! {
+    /// How long things may take.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Timeouts {
+        /// To connect, encryption included. Default: 2 s.
+        pub connect: Duration = Duration::from_secs(2),
+        /// From the last byte of a request to the head of its answer. Default: 60 s.
+        pub first_byte: Duration = Duration::from_secs(60),
+        /// Between two pieces of an answer, and in a tunnel. Default: 60 s.
+        pub idle: Duration = Duration::from_secs(60),
+        /// For a whole request with its answer. Default: no limit.
+        pub total: Option<Duration>,
     }
 }
 
