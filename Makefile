@@ -5,7 +5,7 @@ export CARGO_TERM_PROGRESS_WHEN ?= never
 WATCHED = CARGO_TERM_PROGRESS_WHEN=auto
 
 # What is optional and tested nevertheless.
-OPTIONAL = tidegate/capacity,tidegate/client,tidegate-client/reqwest,tidegate/pacer,tidegate/protection,tidegate/queue-postgres,tidegate/redis,tidegate-rls/proto
+OPTIONAL = tidegate/capacity-etcd,tidegate/capacity-postgres,tidegate/capacity-s3,tidegate/capacity-sqlite,tidegate/client,tidegate-client/reqwest,tidegate/pacer,tidegate/protection,tidegate/queue-postgres,tidegate/queue-redis,tidegate/redis,tidegate-rls/proto
 
 # The release whose nodes a new one has to share a Redis with, and where it is checked out.
 OLD ?= 8b8d2fd
@@ -41,10 +41,11 @@ dist: ## Build the optimized program, and pack it with its licence, documents an
 
 test: fmt unit docs features ## Format, lints, every test, and the API docs
 
-tools: ## Install what the tests run beside Tidegate: a real Envoy, Redis, Valkey, PostgreSQL and Chromium
+tools: ## Install what the tests run beside Tidegate: Envoy, Redis, Valkey, PostgreSQL, brokers, etcd, Chromium
 	tools/install-envoy
 	tools/install-redis
 	tools/install-postgres
+	tools/install-brokers
 	tools/install-chromium
 
 fmt: ## Check the format
@@ -75,7 +76,7 @@ docs: ## Build the API docs, warnings are errors
 
 features: ## Check the library with each of its features alone
 	$(CARGO) check --locked --quiet -p tidegate --no-default-features
-	for feature in layer protection pacer client queue capacity redis; do \
+	for feature in layer protection pacer client queue queue-redis capacity capacity-sqlite capacity-postgres capacity-etcd capacity-s3 redis; do \
 		$(CARGO) check --locked --quiet -p tidegate --no-default-features --features $$feature || exit 1; \
 	done
 
