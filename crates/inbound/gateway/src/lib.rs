@@ -125,7 +125,7 @@ pub use settings::{
     WhenMissing,
 };
 pub use tally::GatewayReading;
-pub use trial::RequestTrial;
+pub use trial::{RequestTrial, TrialDescriptor};
 pub use upstream::HostState;
 
 pub use tidegate_document::Size;
