@@ -13,9 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_algorithms::{Clock, Nanos, Timestamp};
-use tidegate_redis_link::{
-    BatchingClient, Cmd, LinkError, LinkErrorKind, RedisSettings, Value, cmd,
-};
+use tidegate_redis_link::{BatchingClient, Cmd, FailureKind, LinkError, RedisSettings, Value, cmd};
 
 use crate::capability::Capability;
 use crate::error::QueueError;
@@ -213,7 +211,7 @@ fn millis_of(id: RecordId) -> u64 {
 fn queue_error(error: &LinkError) -> QueueError {
     let text = error.to_string();
     // MISCONF: the append-only file cannot be written.
-    if error.kind() == LinkErrorKind::Full || text.contains("MISCONF") {
+    if error.kind() == FailureKind::Full || text.contains("MISCONF") {
         QueueError::StorageFull(text)
     } else {
         QueueError::Unavailable(text)
