@@ -41,7 +41,10 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     (
         "inbound/admin",
-        &["access", "answers", "engine", "macros", "metrics", "overload", "statsd", "words"],
+        &[
+            "access", "answers", "engine", "history", "macros", "metrics", "overload", "statsd",
+            "words",
+        ],
     ),
     ("inbound/tower-layer", &["admission", "answers", "engine", "macros", "overload"]),
     ("inbound/spans", &["engine"]),
@@ -53,7 +56,9 @@ const EDGES: &[(&str, &[&str])] = &[
     ("outbound/capacity", &["algorithms", "redis-link"]),
     ("outbound/delivery", &["queue", "response-fields"]),
     ("control/data-dir", &[]),
+    ("control/history", &[]),
     ("control/sources", &["macros", "rules"]),
+    ("control/insight", &["algorithms", "rules", "words"]),
     (
         "tidegate",
         &[
@@ -80,6 +85,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "engine",
             "gateway",
             "http-api",
+            "insight",
             "metrics",
             "overload",
             "redis-board",
@@ -96,7 +102,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("lab/test-servers", &[]),
     ("lab/throttled-service", &["algorithms", "capacity", "server"]),
     ("lab/upstream-diff", &["rls", "test-servers"]),
-    ("lab/simulation", &["algorithms", "engine", "overload", "rules"]),
+    ("lab/simulation", &["algorithms", "engine", "insight", "overload", "rules"]),
     (
         "lab/bench",
         &[
