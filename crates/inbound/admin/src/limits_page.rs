@@ -80,7 +80,7 @@ impl Order {
 }
 
 /// What the list is sorted by, and where the limit is in the snapshot.
-struct Ranked {
+struct RankedLimit {
     refused: u64,
     hits: u64,
     name: String,
@@ -118,7 +118,7 @@ pub(super) fn list<S: CounterStore, C: Clock>(
     })))
 }
 
-fn rank<S: CounterStore, C: Clock>(door: &Inner<S, C>, find: &str) -> Vec<Ranked> {
+fn rank<S: CounterStore, C: Clock>(door: &Inner<S, C>, find: &str) -> Vec<RankedLimit> {
     let mut ranked = Vec::new();
     door.recorder.with(|history| {
         door.engine.for_each_tally(|snapshot, rule, limit, _| {
@@ -129,15 +129,15 @@ fn rank<S: CounterStore, C: Clock>(door: &Inner<S, C>, find: &str) -> Vec<Ranked
             }
             let hour = history.limit(limit.identity).map(|view| view.last_hour).unwrap_or_default();
             let refused = u64::from(hour.refused) + u64::from(hour.shadow);
-            ranked.push(Ranked { refused, hits: hour.hits(), name, limit: limit.id });
+            ranked.push(RankedLimit { refused, hits: hour.hits(), name, limit: limit.id });
         });
     });
     ranked
 }
 
-fn sort(ranked: &mut [Ranked], order: Order) {
+fn sort(ranked: &mut [RankedLimit], order: Order) {
     // Shares are compared as products, so that no limit is lost to rounding.
-    let share = |one: &Ranked, other: &Ranked| {
+    let share = |one: &RankedLimit, other: &RankedLimit| {
         let (left, right) = (
             u128::from(other.refused) * u128::from(one.hits.max(1)),
             u128::from(one.refused) * u128::from(other.hits.max(1)),
