@@ -9,9 +9,14 @@ use tidegate_simulation::OverloadArguments;
 use crate::config::ConfigArgs;
 use crate::demo::flood::FloodArgs;
 use crate::demo_api::DemoApiArgs;
+use crate::explain::ExplainRequestArgs;
 use crate::output::ColorWhen;
 use crate::rules::load::DEFAULT_PATH;
+use crate::rules::report::ReportArgs;
 use crate::serve::ServeArgs;
+use crate::simulate::traffic::TrafficArgs;
+#[cfg(feature = "top")]
+use crate::top::TopArgs;
 use crate::version;
 
 /// Keeps a service alive and fair under load: rate limits, concurrency limits
@@ -33,6 +38,7 @@ Examples:
   tidegate rules check rules/            see whether rule files are right
   tidegate rules explain user=ada        see which rule a request meets, and why
   tidegate rules schema > schema.json    let your editor complete rule files
+  tidegate top                           watch a running server
   tidegate config show                   see what is in force, and why
 
 Exit codes: 0 all is well, 1 the rules or the configuration have problems, 2 the command or its input is unusable.";
@@ -66,6 +72,18 @@ pub(crate) enum Command {
     /// rules at once.
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(ServeArgs),
+    /// Say what would happen to an HTTP request: route, descriptors, limits, what is left.
+    ///
+    /// Asks a running server with `--server`, or reads the gateway's document and the rules from
+    /// files. Nothing is charged and nothing is sent.
+    #[command(after_help = EXPLAIN_REQUEST_EXAMPLES)]
+    Explain(ExplainRequestArgs),
+    /// Watch running servers in the terminal: rates, limits, refused callers.
+    ///
+    /// Reads their debug ports once a second. Tab chooses a server, q ends it.
+    #[cfg(feature = "top")]
+    #[command(after_help = TOP_COMMAND_EXAMPLES)]
+    Top(TopArgs),
     /// Try rules at a prompt: type requests, see what is admitted.
     ///
     /// Everything runs in this process and is gone when it ends. `wait` skips
@@ -79,7 +97,7 @@ pub(crate) enum Command {
     /// answers at once.
     #[command(after_help = DEMO_API_EXAMPLES)]
     DemoApi(DemoApiArgs),
-    /// Play load against limiters in virtual time.
+    /// Play load and recorded traffic against limiters in virtual time.
     #[command(after_help = SIMULATE_EXAMPLES)]
     Simulate {
         #[command(subcommand)]
@@ -121,11 +139,28 @@ pub(crate) enum SimulateCommand {
     /// docs/overload.md.
     #[command(after_help = SIMULATE_EXAMPLES)]
     Overload(OverloadArguments),
+    /// Play recorded traffic through rules: what they would refuse, and what changes.
+    ///
+    /// Reads logs of nginx, Apache and Envoy, the gateway's access log and the decision log. With
+    /// `--against`, every request is decided by both sets of rules. docs/replay.md says what each
+    /// log can tell.
+    #[command(after_help = TRAFFIC_EXAMPLES)]
+    Traffic(TrafficArgs),
 }
+
+const TRAFFIC_EXAMPLES: &str = "\
+Examples:
+  tidegate simulate traffic --log access.log --rules new/ --describe 'address=$remote_addr'
+  tidegate simulate traffic --log decisions.jsonl --rules new/ --against rules/ --out report/
+  tidegate simulate traffic --log access.log.gz --rules new/ --describe 'user=$remote_user' \\
+      --fail-if 'refused > 1%' --fail-if 'unreadable > 0'
+
+Exit codes: 0 here is the report, 1 a condition of --fail-if holds or the rules have problems, 2 unusable input.";
 
 const SIMULATE_EXAMPLES: &str = "\
 Examples:
   tidegate simulate overload --seeds 3
+  tidegate simulate traffic --log decisions.jsonl --rules new/ --against rules/
   tidegate simulate overload --scenario step --factor 3 --contenders all --out charts/
   tidegate simulate overload --format json > overload.json";
 
@@ -156,6 +191,21 @@ Examples:
 
 `tidegate config show` says what is in effect, and why.
 Exit codes: 0 stopped, 1 configuration or rules have problems, 2 it could not start.";
+
+const EXPLAIN_REQUEST_EXAMPLES: &str = "\
+Examples:
+  tidegate explain --server localhost:6070 --request 'GET /orders' -H 'X-User: ada'
+  tidegate explain --gateway gateway.yaml --rules rules/ --request 'POST /orders' --client 203.0.113.7
+  tidegate explain --server debug.internal:6070 --token-file token --request /orders --format json";
+
+#[cfg(feature = "top")]
+const TOP_COMMAND_EXAMPLES: &str = "\
+Examples:
+  tidegate top
+  tidegate top node-1:6070 node-2:6070 --token-file token
+  tidegate top --once
+
+Exit codes: 0 every server answered, 1 one did not (with --once), 2 the command is unusable.";
 
 const DEMO_EXAMPLES: &str = "\
 Examples:
@@ -199,6 +249,12 @@ pub(crate) enum RulesCommand {
     /// matching stopped and what would have matched.
     #[command(after_help = EXPLAIN_EXAMPLES)]
     Explain(ExplainArgs),
+    /// Say what traffic shows about each limit: too strict, idle, bursty callers and more.
+    ///
+    /// Each finding has its numbers, a confidence, a suggested change of the rules (in shadow) and the
+    /// command that tries it. docs/findings.md explains every kind.
+    #[command(after_help = REPORT_EXAMPLES)]
+    Report(ReportArgs),
     /// Print the JSON Schema of rule files, for editors and other tools.
     #[command(after_help = SCHEMA_EXAMPLES)]
     Schema,
@@ -272,6 +328,14 @@ Examples:
   tidegate rules explain --format json user=ada
 
 Exit codes: 0 here is the answer, 1 the rules have problems, 2 the question is unusable.";
+
+const REPORT_EXAMPLES: &str = "\
+Examples:
+  tidegate rules report --log decisions.jsonl --rules rules/
+  tidegate rules report --log access.log --rules rules/ --describe 'address=$remote_addr' --format markdown
+  tidegate rules report --history evidence.json --deny too_strict,never_matched    # for CI
+
+Exit codes: 0 here is the report, 1 a denied finding or problems in the rules, 2 the input is unusable.";
 
 const SCHEMA_EXAMPLES: &str = "\
 Examples:

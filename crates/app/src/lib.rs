@@ -15,11 +15,16 @@ mod descriptor;
 mod completions;
 pub mod config;
 mod cross_check;
+mod debug_client;
 mod demo;
 mod demo_api;
+mod explain;
 mod keys;
 mod rules;
 mod serve;
+mod simulate;
+#[cfg(feature = "top")]
+mod top;
 mod version;
 
 use std::ffi::OsString;
@@ -32,6 +37,8 @@ use clap::Parser;
 use cli::{Cli, Command, ConfigCommand, KeysCommand, RulesCommand, SimulateCommand};
 use exit::{Exit, Failure};
 use output::Output;
+
+pub use serve::DECISION_METRICS;
 
 /// Runs the command that the arguments ask for.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -61,6 +68,7 @@ fn run_command(command: Command, out: &mut Output) -> Result<Exit, Failure> {
     match command {
         Command::Rules { command: RulesCommand::Check(args) } => rules::check::run(&args, out),
         Command::Rules { command: RulesCommand::Explain(args) } => rules::explain::run(&args, out),
+        Command::Rules { command: RulesCommand::Report(args) } => rules::report::run(&args, out),
         Command::Rules { command: RulesCommand::Schema } => {
             print(format_args!("{:#}\n", tidegate_rules::schema()), out)
         }
@@ -74,12 +82,18 @@ fn run_command(command: Command, out: &mut Output) -> Result<Exit, Failure> {
             ConfigCommand::Reference { part } => print(config::reference::text(part), out),
         },
         Command::Keys { command: KeysCommand::New { name, plan } } => keys::run(&name, &plan, out),
+        Command::Explain(args) => explain::run(&args, out),
+        #[cfg(feature = "top")]
+        Command::Top(args) => top::run(&args, out),
         Command::Serve(args) => serve::run(&args, out),
         Command::Demo(args) => demo::run(&args, out),
         Command::DemoApi(args) => demo_api::run(&args, out),
         Command::Simulate { command: SimulateCommand::Overload(args) } => {
             args.run(out)?;
             Ok(Exit::Fine)
+        }
+        Command::Simulate { command: SimulateCommand::Traffic(args) } => {
+            simulate::traffic::run(&args, out)
         }
         Command::Completions { shell } => print(completions::script(shell), out),
         Command::Version => print(format_args!("tidegate {}\n", version::text()), out),

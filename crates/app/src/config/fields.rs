@@ -17,8 +17,8 @@ use tidegate_rules::OnStoreError;
 
 use super::kinds::{
     Address, Compat, ErrorCodes, KeyLayout, LogFormat, LogLevel, NameRewrite, OnRedisError,
-    Password, Percent, Ratio, RedisUrl, San, Secret, StatsTag, StatsdFormat, StatsdServer,
-    SwitchAccess, Token, TraceProtocol, Url, UrlPath, Workers,
+    Password, Percent, Ratio, RecordedValues, RedisUrl, San, Secret, StatsTag, StatsdFormat,
+    StatsdServer, SwitchAccess, Token, TraceProtocol, Url, UrlPath, Workers,
 };
 
 pub use gateway::{AccessLog, Fleet, Gate, Gateway, LimiterSwitches, Overload, Worker};
@@ -64,6 +64,8 @@ section! {
         limiter: Limiter,
         /// What is logged.
         log: Log,
+        /// The decision log, which `tidegate simulate traffic` plays again.
+        decisions: Decisions,
         /// OpenTelemetry traces.
         traces: Traces,
         /// How the service stops.
@@ -444,6 +446,20 @@ section! {
         /// How many refusals of the decision service are logged as examples, per ten seconds; 0 for
         /// none.
         refusal_samples: u32 = "10" in 0..=1_000,
+    }
+}
+
+section! {
+    /// The decision log, which `tidegate simulate traffic` plays again.
+    Decisions {
+        /// Where to write it: `stdout`, `stderr` or a file.
+        to: Option<PathBuf> = "off",
+        /// The values of callers: `plain`, or `hashed` except for those that a rule names.
+        values: RecordedValues = "plain",
+        /// The decisions of one of this many callers are logged; a caller is the first descriptor.
+        one_of: u32 = "1" in 1..=MANY,
+        /// The maximum of lines that wait to be written; more are dropped and counted.
+        waiting_max: u32 = "8192" in 1..=MANY,
     }
 }
 

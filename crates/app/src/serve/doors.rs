@@ -261,6 +261,7 @@ fn debug<S: ServiceStore>(
     let gateway = gateway.as_ref().map(|service| service.gateway.clone());
     let collectors = gateway.clone().map(|gateway| Arc::new(gateway) as Arc<dyn Collector>);
     let figures = figures.map(|figures| figures as Arc<dyn Collector>);
+    let decisions = parts.decisions.clone().map(|decisions| decisions as Arc<dyn Collector>);
     let upstream_metrics =
         config::statistics::upstream_metrics(&config.debug, &config.statsd.tags)?;
     let try_request = gateway.clone().map(gateway_document::trial);
@@ -299,7 +300,7 @@ fn debug<S: ServiceStore>(
         limit_terms: Some(words::terms),
         try_request,
         show_caller: Some(Box::new(move |caller: &str| show_caller(caller, callers))),
-        collectors: collectors.into_iter().chain(figures).collect(),
+        collectors: collectors.into_iter().chain(figures).chain(decisions).collect(),
         on_change: Some(Box::new(|change: &Change| {
             tracing::warn!(%change, "changed at run time");
         })),

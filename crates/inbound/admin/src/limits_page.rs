@@ -10,6 +10,7 @@ use tidegate_history::{LimitView, SpanCounts};
 
 use super::answer::{self, Answer, Problem};
 use super::csv::CsvTable;
+use super::findings_page;
 use super::query::Query;
 use super::service::Inner;
 
@@ -255,8 +256,12 @@ pub(super) fn one<S: CounterStore, C: Clock>(
     let callers = door.callers_of(&row.domain, &row.rule, &row.limit);
     let history =
         door.recorder.with(|history| history.limit(identity).map(|view| history_json(&view)));
+    let judged = findings_page::of_limit(door, identity);
     let mut page = serde_json::to_value(&row).unwrap_or_default();
     if let Value::Object(page) = &mut page {
+        let (demand, findings) = judged.map(|(evidence, found)| (evidence.demand, found)).unzip();
+        page.insert("demand".to_owned(), serde_json::to_value(demand).unwrap_or_default());
+        page.insert("findings".to_owned(), serde_json::to_value(findings).unwrap_or_default());
         page.insert("history".to_owned(), history.unwrap_or_default());
         page.insert("callers".to_owned(), serde_json::to_value(callers).unwrap_or_default());
     }

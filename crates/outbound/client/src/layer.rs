@@ -18,11 +18,11 @@ use crate::settings::PacingSettings;
 /// Paces the calls of a client. Services made by one layer, or by its clones, share what they know of their targets.
 #[derive(Clone, Debug)]
 pub struct PacingLayer {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<LayerState>,
 }
 
 #[derive(Clone)]
-pub(crate) struct Shared {
+pub(crate) struct LayerState {
     pub(crate) settings: PacingSettings,
     pub(crate) scope: Arc<dyn Fn(&Parts) -> Scope + Send + Sync>,
     pub(crate) observer: Option<Arc<dyn Observer>>,
@@ -61,7 +61,7 @@ impl Default for PacingLayer {
 impl PacingLayer {
     /// A layer that keeps one state for each authority.
     pub fn new(settings: PacingSettings) -> Self {
-        let shared = Shared {
+        let shared = LayerState {
             settings,
             scope: Arc::new(|parts| Scope::of_authority(&parts.uri)),
             observer: None,
@@ -83,14 +83,14 @@ impl PacingLayer {
         self.with(|shared| shared.observer = Some(Arc::new(observer)))
     }
 
-    fn with(self, change: impl FnOnce(&mut Shared)) -> Self {
+    fn with(self, change: impl FnOnce(&mut LayerState)) -> Self {
         let mut shared = Arc::unwrap_or_clone(self.shared);
         change(&mut shared);
         PacingLayer { shared: Arc::new(shared) }
     }
 }
 
-impl Shared {
+impl LayerState {
     pub(crate) fn observe(&self, target: &str, event: PacingEvent) {
         if let Some(observer) = &self.observer {
             observer.observe(target, event);
@@ -98,9 +98,9 @@ impl Shared {
     }
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for LayerState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").field("settings", &self.settings).finish_non_exhaustive()
+        f.debug_struct("LayerState").field("settings", &self.settings).finish_non_exhaustive()
     }
 }
 

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use tower_service::Service;
 
 use crate::body::ReplayBody;
-use crate::layer::Shared;
+use crate::layer::LayerState;
 use crate::observer::PacingEvent;
 use crate::outcome::{Outcome, PacingError};
 use crate::retry;
@@ -33,11 +33,11 @@ pub struct Deadline(pub Instant);
 #[derive(Clone, Debug)]
 pub struct PacedService<S> {
     inner: S,
-    shared: Arc<Shared>,
+    shared: Arc<LayerState>,
 }
 
 impl<S> PacedService<S> {
-    pub(crate) fn new(inner: S, shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(inner: S, shared: Arc<LayerState>) -> Self {
         PacedService { inner, shared }
     }
 }
@@ -80,7 +80,7 @@ where
 /// One call with its attempts.
 struct Call<S> {
     inner: S,
-    shared: Arc<Shared>,
+    shared: Arc<LayerState>,
     deadline: Option<Instant>,
     attempts_max: u32,
 }

@@ -103,6 +103,18 @@ choices! {
 }
 
 choices! {
+    /// How the decision log writes the values of callers.
+    #[derive(Default)]
+    pub enum RecordedValues {
+        /// As they are.
+        #[default]
+        Plain = "plain",
+        /// Hashed, except for values that a rule names.
+        Hashed = "hashed",
+    }
+}
+
+choices! {
     /// How traces are sent.
     #[derive(Default)]
     pub enum TraceProtocol {

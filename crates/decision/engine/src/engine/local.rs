@@ -130,11 +130,12 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
             FastPath::Matched(rule) => Some(KnownMatch { rule, values: &values }),
             FastPath::NotTried => None,
         };
-        let Verdict { rules, domain_known, matched, rulings, .. } = verdict;
+        let Verdict { rules, domain_known, matched, rulings, decided_at, .. } = verdict;
         let mut checks = Checks::new();
         let mut prepared = PreparedChecks::new(&mut checks);
         let mut parts = VerdictParts { domain_known, matched, rulings };
         self.prepare(rules, call, known, &mut parts, slots, &mut prepared)?;
+        *decided_at = prepared.now;
         let mut refund_rulings = None;
         // Refunds first: they make room for the charges.
         if let Some(refund) = prepared.refund.take() {
