@@ -80,7 +80,7 @@ export function limit(id) {
       const rows = (past?.days ?? []).map((counts, back) => [back ? new Date(Date.now() - back * 864e5).toISOString().slice(0, 10) : "today", count(hits(counts)), count(counts.refused), count(counts.shadow), [bar(hits(counts) / most, "left"), " ", percent(over(counts), hits(counts))]]).filter((_, back) => back === 0 || hits(past.days[back]));
       put(days, el("h2", {}, "Days (UTC)"), table("Days", [["Day"], ["Hits", "num"], ["Refused", "num"], ["Shadow", "num"], ["Share over", "num"]], rows));
       put(found, (page.findings ?? []).map((one) => [el("br"), finding(one)]), page.demand && [el("br"), demand(page.demand)]);
-      put(callers, el("h2", {}, "Most refused callers of this limit"), table("Callers", [["Caller", "name"], ["Refusals", "num"], [""]], page.callers.map((one) => [el("code", {}, one.caller), [count(one.refusals), one.error ? el("span", { class: "dim" }, ` ±${count(one.error)}`) : ""], one.entries && el("a", { class: "button small", href: `#/try/${encodeURIComponent(JSON.stringify({ domain: one.domain, entries: one.entries }))}` }, "What is left")]), "No caller of this limit is among the most refused."));
+      put(callers, el("h2", {}, "Most refused callers of this limit"), table("Callers", [["Caller", "name"], ["Refusals", "num"], ["Action"]], page.callers.map((one) => [el("code", {}, one.caller), [count(one.refusals), one.error ? el("span", { class: "dim" }, ` ±${count(one.error)}`) : ""], one.entries && el("a", { class: "button small", href: `#/try/${encodeURIComponent(JSON.stringify({ domain: one.domain, entries: one.entries }))}` }, "What is left")]), "No caller of this limit is among the most refused."));
     } catch (error) {
       put(head, failed(error, load));
     }
