@@ -241,7 +241,8 @@ mod tests {
         });
         let mut text = Vec::new();
         write_text(&mut text, &page).unwrap();
-        let text = anstream::adapter::strip_bytes(&text).to_string();
+        let text = String::from_utf8(text).unwrap();
+        let text = anstream::adapter::strip_str(&text).to_string();
         assert!(!text.contains('\u{1b}') && !text.contains('\u{7}'), "{text:?}");
     }
 }
