@@ -32,6 +32,8 @@ mod statistics;
 mod warnings;
 mod welcome;
 
+pub(crate) use gateway_document::trial as try_in;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 

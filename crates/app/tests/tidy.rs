@@ -44,8 +44,8 @@ const EDGES: &[(&str, &[&str])] = &[
     (
         "inbound/admin",
         &[
-            "access", "answers", "engine", "history", "macros", "metrics", "overload", "statsd",
-            "words",
+            "access", "answers", "engine", "history", "insight", "macros", "metrics", "overload",
+            "statsd", "words",
         ],
     ),
     ("inbound/tower-layer", &["admission", "answers", "engine", "macros", "overload"]),
@@ -108,8 +108,8 @@ const EDGES: &[(&str, &[&str])] = &[
     (
         "lab/bench",
         &[
-            "answers", "engine", "gateway", "metrics", "overload", "rls", "rules", "server",
-            "stores",
+            "admin", "answers", "engine", "gateway", "metrics", "overload", "rls", "rules",
+            "server", "stores",
         ],
     ),
     (

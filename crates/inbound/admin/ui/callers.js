@@ -21,7 +21,7 @@ export function callers() {
     try {
       const page = await get(`/api/callers?find=${encodeURIComponent(search.value)}`);
       put(since, page.since_ms ? `Refusals by limits since ${clock(page.since_ms)}. Nothing is charged by looking.` : "");
-      put(list, table("Callers", [["Caller", "name"], ["Limit"], ["Refusals", "num"], ["Answer"], ["Left now", "num"], [""]], page.callers.map(row), "No caller was refused by a limit."));
+      put(list, table("Callers", [["Caller", "name"], ["Limit"], ["Refusals", "num"], ["Answer"], ["Left now", "num"], ["Action"]], page.callers.map(row), "No caller was refused by a limit."));
     } catch (error) {
       put(list, failed(error, load));
     }

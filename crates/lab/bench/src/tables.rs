@@ -14,6 +14,7 @@ mod redis;
 mod rules;
 mod server_figures;
 mod service;
+mod sight;
 
 use std::path::PathBuf;
 use std::{fs, thread};
@@ -51,6 +52,8 @@ pub(crate) enum Topic {
     OverloadCheck,
     /// Leased limits beside exact ones and a store in memory, over the network.
     Leased,
+    /// History, samples of callers, the tail and the dashboard.
+    Sight,
 }
 
 /// Paths of other programs to compare with.
@@ -114,6 +117,7 @@ impl Topic {
             Topic::Gateway => gateway::table(scale, tools),
             Topic::OverloadCheck => overload_check::table(scale),
             Topic::Leased => leased::table(scale, tools),
+            Topic::Sight => sight::table(scale),
         }
     }
 }
