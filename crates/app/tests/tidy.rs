@@ -102,13 +102,32 @@ const EDGES: &[(&str, &[&str])] = &[
     (
         "lab/bench",
         &[
-            "answers", "engine", "gateway", "metrics", "overload", "rls", "rules", "server",
+            "answers",
+            "engine",
+            "gateway",
+            "metrics",
+            "overload",
+            "rls",
+            "rules",
+            "server",
+            "simulation",
             "stores",
         ],
     ),
     (
         "lab/fuzz",
-        &["access", "app", "engine", "gateway", "http-api", "metrics", "rls", "rules", "server"],
+        &[
+            "access",
+            "app",
+            "engine",
+            "gateway",
+            "http-api",
+            "metrics",
+            "rls",
+            "rules",
+            "server",
+            "simulation",
+        ],
     ),
 ];
 

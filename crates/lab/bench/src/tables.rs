@@ -11,6 +11,7 @@ pub(crate) mod memory;
 mod overload_check;
 mod parts;
 mod redis;
+mod replay;
 mod rules;
 mod server_figures;
 mod service;
@@ -51,6 +52,8 @@ pub(crate) enum Topic {
     OverloadCheck,
     /// Leased limits beside exact ones and a store in memory, over the network.
     Leased,
+    /// Recorded traffic through rules, beside programs that only count it.
+    Replay,
 }
 
 /// Paths of other programs to compare with.
@@ -68,6 +71,9 @@ pub(crate) struct Tools {
     /// The Envoy to compare with.
     #[arg(long, env = "TIDEGATE_ENVOY", default_value = "target/tools/envoy")]
     pub(crate) envoy: PathBuf,
+    /// The GoAccess to compare with.
+    #[arg(long, env = "TIDEGATE_GOACCESS", default_value = "goaccess")]
+    pub(crate) goaccess: PathBuf,
 }
 
 /// Prints the selected tables, or all of them.
@@ -114,6 +120,7 @@ impl Topic {
             Topic::Gateway => gateway::table(scale, tools),
             Topic::OverloadCheck => overload_check::table(scale),
             Topic::Leased => leased::table(scale, tools),
+            Topic::Replay => replay::table(scale, tools),
         }
     }
 }
