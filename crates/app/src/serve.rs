@@ -16,6 +16,7 @@ mod watch;
 
 mod gateway;
 mod gateway_document;
+mod history;
 mod protection;
 mod restart;
 mod rules;

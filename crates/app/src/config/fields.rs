@@ -9,6 +9,7 @@ mod gateway;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tidegate_admin::TailMode;
 use tidegate_document::{Entry, Field, HeaderName, SectionPart, Size, Word, section};
 use tidegate_engine::{FailureMode, WhenFull};
 use tidegate_gateway::CallerFormat;
@@ -224,6 +225,25 @@ section! {
         metrics: Metrics,
         /// How many of the most refused rules and keys are listed.
         top: u32 = "100" in 1..=100_000,
+        /// How pages, the tail and tables name callers: as they are, hashed, or not at all. Names
+        /// are kept for at most two hours.
+        callers: CallerFormat = "plain",
+        /// Which verdicts open pages can watch.
+        tail: Word<TailMode> = "refusals",
+        /// The maximum of streams of events at a time.
+        streams_max: u32 = "16" in 0..=1_000,
+        /// The history of limits and of the service.
+        history: History,
+    }
+}
+
+section! {
+    /// The history of limits and of the service.
+    History {
+        /// The most memory that it takes; limits beyond it are summed.
+        budget: Size = "8MiB" in 64 * KIB..=GIB,
+        /// The file that keeps the hours and days of limits over a restart; `off` for none.
+        file: Option<PathBuf> = "off",
     }
 }
 

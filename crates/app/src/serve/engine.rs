@@ -37,6 +37,7 @@ impl<S: ServiceStore> EngineParts<S> {
             top: count(config.debug.top),
             detailed_series_max: count(config.debug.metrics.detailed_series_max),
             near_millionths,
+            tail: config.debug.tail.0,
             overrides: config.compat == Compat::EnvoyRatelimit,
         }));
         let samples = Arc::new(DecisionSamples::new(&config.log));

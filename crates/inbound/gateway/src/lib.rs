@@ -12,7 +12,7 @@
 //! - **Encode**: `encode` (responses of the gateway itself), `outcome` (how a request ends, wherever it ends).
 //! - **Observe**: `access_log`, `log_queue`, `refusal_samples`, `tally`.
 //! - **Service**: `service` (the hyper service), `state` (what outlives a reload), `active_document` (what a reload
-//!   replaces).
+//!   replaces), `trial` (what would happen to a request).
 //! - **Settings**: `document` (as written), `settings` (as values), `watched_file`.
 //!
 //! The gateway listens at no socket: [`Server`](tidegate_server::Server) does. The program that embeds it also runs
@@ -99,6 +99,7 @@ mod tally;
 mod active_document;
 mod service;
 mod state;
+mod trial;
 
 // Settings.
 mod document;
@@ -116,14 +117,15 @@ pub use refusal_samples::RefusedRequest;
 pub use service::{Gateway, GatewayFuture, GatewayParts};
 pub use settings::{
     AccessLogFormat, AccessLogSettings, AddressFrom, AnswerSettings, ApiKeySettings, CallerFormat,
-    CategoryRule, CategorySettings, CostSettings, DelaySettings, DescriptorSettings, Ejection,
-    EntrySettings, EscapedSlashes, GatewayError, GatewaySettings, HeadSettings, HeaderEdit,
-    HealthCheck, HostHeader, InvalidCredential, JwtKey, JwtSettings, KeySetUrl, PathMatch,
-    PathRewrite, PoolSettings, PresentedIn, ProvenanceSettings, QueueSettings, RouteSettings,
-    SettingProblem, Timeouts, UpstreamProtocol, UpstreamSettings, UpstreamTls, ValueFrom,
+    CategoryRule, CategorySettings, ClientTls, CostSettings, DelaySettings, DescriptorSettings,
+    Ejection, EntrySettings, EscapedSlashes, GatewayError, GatewaySettings, HeadSettings,
+    HeaderEdit, HealthCheck, HostHeader, InvalidCredential, JwtKey, JwtSettings, KeySetUrl,
+    PathMatch, PathRewrite, PoolSettings, PresentedIn, ProvenanceSettings, QueueSettings,
+    RouteSettings, SettingProblem, Timeouts, UpstreamProtocol, UpstreamSettings, ValueFrom,
     WhenMissing,
 };
 pub use tally::GatewayReading;
+pub use trial::{RequestTrial, TrialDescriptor};
 pub use upstream::HostState;
 
 pub use tidegate_document::Size;

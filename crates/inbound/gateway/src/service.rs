@@ -124,6 +124,11 @@ impl<S, C: Clock> Gateway<S, C> {
         document.state.log.as_ref().is_none_or(|log| log.flush(patience))
     }
 
+    /// The document in use.
+    pub(super) fn document(&self) -> Arc<ActiveDocument<S, C>> {
+        self.current.active.load_full()
+    }
+
     /// The same gateway for the connection of one peer.
     #[must_use]
     pub fn for_peer(&self, peer: &Peer) -> Self {
