@@ -113,6 +113,12 @@ impl DemandSummary {
         }
     }
 
+    /// A higher limit that fits the usual demand. At least twice the present one: callers that wait when they are
+    /// refused ask for less than they would.
+    pub fn relaxed(&self, quota: u64) -> u64 {
+        self.recommended.max(round_up(quota.saturating_mul(2)))
+    }
+
     /// Refused callers of all sampled callers.
     pub fn refused_callers_share(&self) -> f64 {
         share(self.refused_callers, self.sampled)

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tidegate_algorithms::{ManualClock, Retry};
 use tidegate_engine::{
     Basis, Descriptor, Engine, Entry, MemoryConfig, MemoryStore, Options, Request, Role, Snapshot,
-    Source, Verb, compile,
+    Source, Verb, WhenFull, compile,
 };
 use tidegate_insight::{
     BusiestCallers, DemandHit, DemandSample, DemandSummary, EvidenceMinimum, FindingKind,
@@ -83,7 +83,9 @@ impl PlantedSite {
             (Some(FindingKind::TooStrict), Some(demand)) => {
                 let rules = limit_rules(&format!(
                     "{{unit: minute, requests_per_unit: {}}}",
-                    demand.recommended
+                    demand.relaxed(
+                        played.evidence.first().map_or(0, |evidence| evidence.terms.quota)
+                    )
                 ));
                 let next = plan.play(&rules, self.seed, START + DAYS * DAY, 7);
                 let callers = u64::try_from(plan.behaviours.len()).unwrap_or(0);
@@ -106,7 +108,7 @@ impl PlantedSite {
     fn plan(&self) -> SitePlan {
         let mut chance = Chance::new(self.seed ^ 0xA5A5);
         let callers = chance.between(110, 240);
-        let pause = MINUTE / chance.between(15, 40);
+        let pause = MINUTE / chance.between(10, 25);
         let behaviours = sessions(&mut chance, callers, pause, true);
         let peaks = peaks_of(&behaviours, self.seed);
         let highest = peaks.last().copied().unwrap_or(1);
@@ -258,8 +260,8 @@ impl SitePlan {
             }
             FindingKind::StoreBound => {
                 self.budget_bytes = 64 << 10;
-                let visit = Behaviour::Bursts { gap: 100 * HOUR, size: 3 };
-                self.behaviours = vec![visit; 6_000];
+                let visit = Behaviour::Bursts { gap: 40 * HOUR, size: 3 };
+                self.behaviours = vec![visit; 4_000];
                 // A long window, so that counters stay in use.
                 self.rules = limit_rules("{unit: day, requests_per_unit: 5}");
             }
@@ -280,8 +282,8 @@ impl SitePlan {
         let clock = Arc::new(ManualClock::at(instant(start)));
         let config = MemoryConfig {
             budget_bytes: self.budget_bytes,
+            when_full: WhenFull::Allow,
             seed: Some(seed),
-            ..MemoryConfig::default()
         };
         let Ok(store) = MemoryStore::new(config) else {
             return SiteRun { evidence: Vec::new(), refused_callers: 0, refusals: 0 };
@@ -424,7 +426,7 @@ fn sessions(chance: &mut Chance, callers: u64, pause: u64, obedient: bool) -> Ve
         let skew: u64 = (0..3).map(|_| chance.between(75, 130)).product();
         let pause = pause * 1_000_000 / skew.max(1);
         let session = chance.between(2, 6) * MINUTE;
-        Behaviour::Sessions { gap: 40 * HOUR, session, pause: pause.max(1), obedient }
+        Behaviour::Sessions { gap: 100 * HOUR, session, pause: pause.max(1), obedient }
     };
     (0..callers).map(&mut one).collect()
 }
