@@ -97,6 +97,7 @@ upgrade-test: ## Run nodes of an earlier release (OLD, a commit) beside this one
 bench: ## Ourselves and our peers in one run, as ratios (BENCH="--only service" for one table)
 	-tools/install-nginx
 	-tools/install-haproxy
+	-tools/install-goaccess
 	-tools/install-envoy
 	-tools/install-upstream
 	$(CARGO) build --locked --release --quiet -p tidegate-app -p tidegate-bench

@@ -1,4 +1,5 @@
 //! `tidegate simulate`: load and recorded traffic in virtual time.
 
+mod gateway_describer;
 pub(crate) mod recordings;
 pub(crate) mod traffic;

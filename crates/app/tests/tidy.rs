@@ -108,13 +108,33 @@ const EDGES: &[(&str, &[&str])] = &[
     (
         "lab/bench",
         &[
-            "admin", "answers", "engine", "gateway", "metrics", "overload", "rls", "rules",
-            "server", "stores",
+            "admin",
+            "answers",
+            "engine",
+            "gateway",
+            "metrics",
+            "overload",
+            "rls",
+            "rules",
+            "server",
+            "simulation",
+            "stores",
         ],
     ),
     (
         "lab/fuzz",
-        &["access", "app", "engine", "gateway", "http-api", "metrics", "rls", "rules", "server"],
+        &[
+            "access",
+            "app",
+            "engine",
+            "gateway",
+            "http-api",
+            "metrics",
+            "rls",
+            "rules",
+            "server",
+            "simulation",
+        ],
     ),
 ];
 

@@ -22,12 +22,20 @@ pub(crate) fn load(path: &Path) -> Result<GatewayDocument, Failure> {
 /// # Errors
 /// Like [`load`], and when the gateway cannot be made.
 pub(crate) fn check(path: &Path) -> Result<GatewayDocument, Failure> {
+    build(path).map(|(document, _)| document)
+}
+
+/// The document in a file, and a gateway of it that serves nobody: its engine has no rules.
+///
+/// # Errors
+/// Like [`check`].
+pub(crate) fn build(path: &Path) -> Result<(GatewayDocument, Gateway<MemoryStore>), Failure> {
     let document = load(path)?;
     let store = MemoryStore::new(MemoryConfig::default())
         .map_err(|error| Complaint::new(error.to_string(), "free some memory"))?;
     let engine = Arc::new(Engine::new(store, SystemClock::new()));
     match Gateway::new(engine, document.settings().clone(), GatewayParts::default()) {
-        Ok(_) => Ok(document),
+        Ok(gateway) => Ok((document, gateway)),
         Err(error) => Err(Failure::Gateway(document.report(&error))),
     }
 }

@@ -173,8 +173,8 @@ impl FindingsReport<'_> {
         let faults = self.findings.iter().filter(|found| found.kind.is_fault()).count();
         let findings = count(self.findings.len(), "finding");
         match self.denied {
-            0 => format!("{findings}, of which {faults} ask for a change"),
-            denied => format!("{findings}, of which {denied} of a denied kind"),
+            0 => format!("{findings}, {faults} to act on"),
+            denied => format!("{findings}, {denied} of a denied kind"),
         }
     }
 }

@@ -11,6 +11,7 @@ use tidegate_simulation::replay::{
     DescriptorRecipes, FORMATS, FormatError, LogReader, Recording, ReplayError, RequestDescriber,
 };
 
+use super::gateway_describer::GatewayDescriber;
 use crate::exit::{Complaint, Failure};
 use crate::input::STDIN;
 use crate::rules::load;
@@ -30,6 +31,9 @@ pub(crate) struct RecordingArgs {
     /// `$arg_NAME`, and `$http_NAME` where the log has the field.
     #[arg(long, value_name = "KEY=$VARIABLE,…")]
     pub(crate) describe: Vec<String>,
+    /// The gateway's document, to describe the requests of an access log as the gateway would.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["describe", "domain"])]
+    pub(crate) gateway: Option<PathBuf>,
 }
 
 impl RecordingArgs {
@@ -61,6 +65,9 @@ impl RecordingArgs {
         &self,
         rules: &Snapshot,
     ) -> Result<Option<Box<dyn RequestDescriber>>, Failure> {
+        if let Some(path) = &self.gateway {
+            return Ok(Some(Box::new(GatewayDescriber::read(path)?)));
+        }
         if self.describe.is_empty() {
             return Ok(None);
         }
@@ -119,7 +126,8 @@ pub(crate) fn complaint(error: &ReplayError) -> Complaint {
             "say the format: `--format combined`, or the text of a `log_format` of nginx"
         }
         ReplayError::NoDescriber { .. } => {
-            "say what identifies a caller, such as `--describe 'address=$remote_addr'`"
+            "say what identifies a caller, such as `--describe 'address=$remote_addr'`, or name the \
+             gateway's document with `--gateway`"
         }
         ReplayError::Store(_) => "close other programs: each set of rules needs up to 1 GiB",
         ReplayError::TooManyLogs => "join the logs first",

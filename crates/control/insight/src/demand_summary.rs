@@ -12,7 +12,7 @@ const BURSTY_MEAN: f64 = 0.7;
 /// A caller is stubborn if at least this share of its refusals came directly after another.
 const STUBBORN_REPEATED: f64 = 0.5;
 /// Callers whose peak is above this multiple of the 95th percentile are outliers, not part of the usual demand.
-const OUTLIER_FACTOR: f64 = 8.0;
+const OUTLIER_FACTOR: f64 = 4.0;
 /// The most callers that can be outliers, as a share of the sample.
 const OUTLIERS_MAX: f64 = 0.02;
 /// The room above the highest usual peak in a recommended limit.
@@ -111,6 +111,12 @@ impl DemandSummary {
             curve: curve(&peaks),
             recommended: recommend(&peaks),
         }
+    }
+
+    /// A higher limit that fits the usual demand. At least twice the present one: callers that wait when they are
+    /// refused ask for less than they would.
+    pub fn relaxed(&self, quota: u64) -> u64 {
+        self.recommended.max(round_up(quota.saturating_mul(2)))
     }
 
     /// Refused callers of all sampled callers.

@@ -55,8 +55,9 @@ pub fn judge(evidence: &LimitEvidence, minimum: EvidenceMinimum) -> Vec<LimitFin
     } else {
         None
     };
-    // A limit that is useless as it is has no other problem worth a change.
-    let others = [judge.boundary(), judge.soft_always(), judge.store_bound(), judge.costless()];
+    // Callers that are refused also pass twice the limit where they begin; the cause of the refusals says what to do.
+    let boundary = if refusal_kinds.is_none() { judge.boundary() } else { None };
+    let others = [boundary, judge.soft_always(), judge.store_bound(), judge.costless()];
     let found = use_kinds.into_iter().chain(shadow_kinds).chain(refusal_kinds);
     found.chain(others.into_iter().flatten()).collect()
 }
@@ -316,7 +317,7 @@ impl Judge<'_> {
         if !self.refuses_enough() || !(many || roomy) {
             return None;
         }
-        let quota = demand.recommended.max(terms.quota.saturating_add(1));
+        let quota = demand.relaxed(terms.quota);
         let changed = ChangedLimit { quota, ..present(terms) };
         let burst = changed.burst.map(|burst| burst.max(quota));
         Some(self.finding(FindingParts {
@@ -343,7 +344,8 @@ impl Judge<'_> {
         let LimitEvidence { limit, terms, .. } = self.evidence;
         let demand = self.caller_demand()?;
         let most = as_f64(terms.quota) * 1.5;
-        if terms.algorithm != "fixed_window" || as_f64(demand.boundary_peak) <= most {
+        let windowed = terms.algorithm == "fixed_window" && !terms.soft;
+        if !windowed || as_f64(demand.boundary_peak) <= most {
             return None;
         }
         let changed = ChangedLimit { algorithm: "sliding_window", ..present(terms) };

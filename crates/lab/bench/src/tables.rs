@@ -11,6 +11,7 @@ pub(crate) mod memory;
 mod overload_check;
 mod parts;
 mod redis;
+mod replay;
 mod rules;
 mod server_figures;
 mod service;
@@ -54,6 +55,8 @@ pub(crate) enum Topic {
     Leased,
     /// History, samples of callers, the tail and the dashboard.
     Sight,
+    /// Recorded traffic through rules, beside programs that only count it.
+    Replay,
 }
 
 /// Paths of other programs to compare with.
@@ -71,6 +74,9 @@ pub(crate) struct Tools {
     /// The Envoy to compare with.
     #[arg(long, env = "TIDEGATE_ENVOY", default_value = "target/tools/envoy")]
     pub(crate) envoy: PathBuf,
+    /// The GoAccess to compare with.
+    #[arg(long, env = "TIDEGATE_GOACCESS", default_value = "goaccess")]
+    pub(crate) goaccess: PathBuf,
 }
 
 /// Prints the selected tables, or all of them.
@@ -118,6 +124,7 @@ impl Topic {
             Topic::OverloadCheck => overload_check::table(scale),
             Topic::Leased => leased::table(scale, tools),
             Topic::Sight => sight::table(scale),
+            Topic::Replay => replay::table(scale, tools),
         }
     }
 }

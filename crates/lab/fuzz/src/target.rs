@@ -8,6 +8,7 @@ mod doors;
 mod gateway;
 mod json;
 mod locations;
+mod logs;
 mod rls;
 mod rules;
 
@@ -31,16 +32,19 @@ pub enum TargetName {
     Rls,
     /// The gateway on real sockets, in front of a strict upstream.
     Gateway,
+    /// The readers of recordings.
+    Logs,
 }
 
 impl TargetName {
     /// All targets.
-    pub const ALL: [TargetName; 5] = [
+    pub const ALL: [TargetName; 6] = [
         TargetName::Rules,
         TargetName::Config,
         TargetName::Json,
         TargetName::Rls,
         TargetName::Gateway,
+        TargetName::Logs,
     ];
 
     /// The name on the command line and of its folder in the corpus.
@@ -51,6 +55,7 @@ impl TargetName {
             TargetName::Json => "json",
             TargetName::Rls => "rls",
             TargetName::Gateway => "gateway",
+            TargetName::Logs => "logs",
         }
     }
 
@@ -61,6 +66,7 @@ impl TargetName {
             TargetName::Json => Box::new(json::JsonTarget::new()),
             TargetName::Rls => Box::new(rls::RlsTarget::new()),
             TargetName::Gateway => Box::new(gateway::GatewayTarget::new()),
+            TargetName::Logs => Box::new(logs::LogsTarget::new()),
         }
     }
 
@@ -71,6 +77,7 @@ impl TargetName {
             TargetName::Json => Language::Text(json::WORDS),
             TargetName::Rls => Language::Message,
             TargetName::Gateway => Language::Http(gateway::WORDS),
+            TargetName::Logs => Language::Text(logs::WORDS),
         }
     }
 }

@@ -32,6 +32,11 @@ fn damaged_rules_are_compiled_or_refused_at_places_that_exist() {
 }
 
 #[test]
+fn damaged_recordings_are_played_or_refused_and_no_line_is_lost() {
+    assert!(run(TargetName::Logs, 300) > 5);
+}
+
+#[test]
 fn damaged_configuration_is_read_or_refused_at_places_that_exist() {
     assert!(run(TargetName::Config, 5_000) > 50);
 }

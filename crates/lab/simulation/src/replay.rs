@@ -27,8 +27,8 @@ pub use logged_request::{LoggedRequest, TimeResolution};
 pub use read::{FORMATS, FormatError, LineReaderFormat, LogLine, LogReader};
 pub(crate) use report::share;
 pub use report::{
-    CallerRow, DemandRow, FlipReport, LimitResult, LimitRow, LogSummary, ReplayReport, SetResult,
-    TimelineReport, VerdictComparison, WindowRow,
+    CallerRow, DemandRow, FlipReport, LimitResult, LimitRow, LogSummary, RefusedRow, ReplayReport,
+    SetResult, TimelineReport, VerdictComparison, WindowRow,
 };
 pub(crate) use rule_set::hash_entries;
 pub use run::{ClientModel, LOGS_MAX, Recording, ReplayError, ReplayOptions, replay, version_text};

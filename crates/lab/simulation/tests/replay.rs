@@ -187,7 +187,7 @@ fn callers_can_be_hidden_and_their_values_cannot_become_markup() {
             progress: &mut |_| {},
         };
         let report = replay(vec![log], options).unwrap();
-        assert_eq!(report.worst[0].newly_refused, 2);
+        assert_eq!(report.worst[0].refused, 2);
         assert!(!report.html().contains("<script"));
         assert_eq!(report.worst[0].caller.contains("alert"), !anonymise);
     }
@@ -285,4 +285,76 @@ fn sliding_windows_are_compared_with_an_exact_log() {
         Replay::of("{algorithm: sliding_window, unit: minute, requests_per_unit: 10}").play(&log);
     assert_eq!(report.windows[0].judged, 1_200);
     assert!(report.windows[0].wrongly_admitted < 0.1);
+}
+
+/// A day of 1,500 callers whose rates differ, as a decision log; only callers that `is_logged` are in it.
+fn simulated_day(is_logged: impl Fn(u64) -> bool) -> String {
+    let mut log = String::new();
+    let mut random: u64 = 99;
+    let mut events = Vec::new();
+    for caller in 0..1_500_u64 {
+        // A few busy minutes at a rate of its own.
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(caller);
+        let (begin, rate) = ((random >> 33) % 86_000, 2 + (random >> 45) % 30);
+        let kept = is_logged(random >> 40);
+        for request in 0..rate * 4 {
+            events.push((begin * 1_000 + request * 60_000 / rate, caller, kept));
+        }
+    }
+    events.sort_unstable();
+    for (sequence, (millis, caller, kept)) in events.iter().enumerate() {
+        if *kept {
+            let time = 1_800_000_000_000_000_000 + millis * 1_000_000;
+            log += &format!(
+                "{{\"time_ns\":{time},\"sequence\":{sequence},\"domain\":\"web\",\"descriptors\":[{{\"entries\":\
+                 [[\"address\",\"user-{caller}\"]]}}],\"rules\":\"\",\"verdict\":\"admitted\"}}\n"
+            );
+        }
+    }
+    log
+}
+
+#[test]
+fn a_tenth_of_the_callers_predicts_the_change_of_the_refused_share_within_one_point() {
+    let replayed = Replay {
+        clients: ClientModel::AsLogged,
+        ..Replay::of("{unit: minute, requests_per_unit: 15}").against(TEN_A_MINUTE)
+    };
+    let change = |log: &str| {
+        let report = replayed.play(log);
+        report.new.refused_share - report.old.unwrap().refused_share
+    };
+    let whole = change(&simulated_day(|_| true));
+    assert!(whole < -0.05, "{whole}");
+    let tenth = change(&simulated_day(|hash| hash % 10 == 3));
+    assert!((whole - tenth).abs() <= 0.01, "{whole} and {tenth}");
+}
+
+/// Replays an access log of whole seconds beside the decisions that were made at exact times.
+#[test]
+fn an_access_log_of_a_simulated_day_replays_nearly_every_verdict() {
+    let snapshot = rules(TEN_A_MINUTE);
+    let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_784_203_200)));
+    let engine =
+        Engine::new(MemoryStore::new(MemoryConfig::default()).unwrap(), Arc::clone(&clock));
+    engine.install(Arc::clone(&snapshot));
+    let (mut log, mut refused, mut random) = (String::new(), 0_u64, 5_u64);
+    let requests = 30_000_u64;
+    let mut millis = 0;
+    for _ in 0..requests {
+        random =
+            random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        millis += (random >> 33) % 2_000;
+        clock.set(Timestamp::from_nanos((1_784_203_200_000 + millis) * 1_000_000));
+        let address = format!("192.0.2.{}", (random >> 40) % 6);
+        let entries = [Entry { key: "address", value: &address }];
+        let admitted =
+            engine.check_now(&Request::new("web", &[Descriptor::new(&entries)])).is_admitted();
+        refused += u64::from(!admitted);
+        log += &line(&address, millis / 1_000);
+    }
+    let report = Replay::of(TEN_A_MINUTE).play(&log);
+    let difference = report.new.refused.abs_diff(refused);
+    assert!(refused > 1_000, "{refused}");
+    assert!(difference * 1_000 <= requests * 5, "{difference} of {requests}");
 }

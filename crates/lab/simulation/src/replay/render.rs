@@ -11,7 +11,7 @@ use tidegate_insight::LimitFinding;
 
 use crate::overload::{Format, Table};
 
-use super::report::{CallerRow, LimitResult, ReplayReport, SetResult};
+use super::report::{LimitResult, RefusedRow, ReplayReport, SetResult};
 use blocks::Block;
 use line_chart::{ChartLine, LineChart};
 
@@ -208,15 +208,15 @@ impl ReplayReport {
         blocks.push(Block::Heading("Most refused callers"));
         let header = ["caller", "refused", "limit", "first"].map(str::to_owned);
         let mut table = Table::new(header.to_vec());
-        for CallerRow { caller, newly_refused, limit, first, .. } in self.worst.iter().take(10) {
+        for RefusedRow { caller, refused, limit, first } in self.worst.iter().take(10) {
             let limit = limit.as_ref().map(ToString::to_string).unwrap_or_default();
-            table.push(vec![caller.clone(), newly_refused.to_string(), limit, first.clone()]);
+            table.push(vec![caller.clone(), refused.to_string(), limit, first.clone()]);
         }
         let rows: Vec<(String, f64)> = self
             .worst
             .iter()
             .take(10)
-            .map(|row| (row.caller.clone(), number(row.newly_refused)))
+            .map(|row| (row.caller.clone(), number(row.refused)))
             .collect();
         let svg = line_chart::bars("Ten most refused callers under the new rules", &rows);
         blocks.push(Block::Chart("callers", svg));

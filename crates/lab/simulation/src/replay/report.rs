@@ -89,21 +89,31 @@ pub struct LimitRow {
     pub new: Option<LimitResult>,
 }
 
-/// A caller and what happens to it.
+/// A caller whose requests flip.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CallerRow {
     /// The descriptor.
     pub caller: String,
     /// Its requests, if they were counted.
     pub requests: u64,
-    /// Requests that only the new rules refuse; of the list of worst callers, refused hits.
+    /// Requests that only the new rules refuse.
     pub newly_refused: u64,
     /// Requests that only the old rules refuse.
     pub newly_admitted: u64,
     /// When the first of them came.
     pub first: String,
-    /// The limit that refuses, if it is one.
-    #[serde(skip_serializing_if = "Option::is_none")]
+}
+
+/// A caller that a limit refuses.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RefusedRow {
+    /// The descriptor.
+    pub caller: String,
+    /// Refused hits.
+    pub refused: u64,
+    /// When the first of them came.
+    pub first: String,
+    /// The limit that refuses.
     pub limit: Option<LimitName>,
 }
 
@@ -200,7 +210,7 @@ pub struct ReplayReport {
     /// Requests that flip.
     pub flips: Option<FlipReport>,
     /// The callers that the new rules refuse most.
-    pub worst: Vec<CallerRow>,
+    pub worst: Vec<RefusedRow>,
     /// Sliding windows beside exact logs.
     pub windows: Vec<WindowRow>,
     /// The comparison with the verdicts of a decision log.
@@ -352,7 +362,6 @@ fn flip_report(sides: &Sides, names: &CallerNames) -> FlipReport {
         newly_refused: caller.newly_refused,
         newly_admitted: caller.newly_admitted,
         first: time_text(caller.first),
-        limit: None,
     };
     FlipReport {
         newly_refused: flips.newly_refused,
@@ -362,7 +371,7 @@ fn flip_report(sides: &Sides, names: &CallerNames) -> FlipReport {
     }
 }
 
-fn worst_callers(set: &RuleSet, names: &CallerNames) -> Vec<CallerRow> {
+fn worst_callers(set: &RuleSet, names: &CallerNames) -> Vec<RefusedRow> {
     let mut worst: Vec<_> = set.refused.values().collect();
     worst.sort_by(|a, b| {
         b.refused.cmp(&a.refused).then_with(|| (&a.name, a.limit).cmp(&(&b.name, b.limit)))
@@ -372,11 +381,9 @@ fn worst_callers(set: &RuleSet, names: &CallerNames) -> Vec<CallerRow> {
         let limit = snapshot.limits().get(caller.limit);
         let limit = limit
             .and_then(|limit| Some(LimitName::of(snapshot, snapshot.rule(limit.rule)?, limit)));
-        CallerRow {
+        RefusedRow {
             caller: names.show(&caller.name),
-            requests: 0,
-            newly_refused: caller.refused,
-            newly_admitted: 0,
+            refused: caller.refused,
             first: time_text(caller.first),
             limit,
         }

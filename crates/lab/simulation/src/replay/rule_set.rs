@@ -43,7 +43,7 @@ pub(crate) struct RuleSet {
     /// The most refused callers, by the hash of limit and caller.
     pub(crate) refused: HashMap<u64, RefusedCaller, foldhash::fast::FixedState>,
     holds_slots: bool,
-    held: BinaryHeap<Reverse<HeldSlot>>,
+    held: BinaryHeap<Reverse<TimedSlot>>,
     /// Whether demand and window errors are followed.
     detail: Detail,
 }
@@ -106,33 +106,33 @@ pub(crate) struct SetAnswer {
 }
 
 /// A slot of a request in flight.
-struct HeldSlot {
+struct TimedSlot {
     until: Timestamp,
     number: u64,
     _permit: Permit<MemoryStore, Arc<ManualClock>>,
 }
 
-impl PartialEq for HeldSlot {
+impl PartialEq for TimedSlot {
     fn eq(&self, other: &Self) -> bool {
         self.key() == other.key()
     }
 }
 
-impl Eq for HeldSlot {}
+impl Eq for TimedSlot {}
 
-impl PartialOrd for HeldSlot {
+impl PartialOrd for TimedSlot {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for HeldSlot {
+impl Ord for TimedSlot {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.key().cmp(&other.key())
     }
 }
 
-impl HeldSlot {
+impl TimedSlot {
     const fn key(&self) -> (Timestamp, u64) {
         (self.until, self.number)
     }
@@ -197,7 +197,7 @@ impl RuleSet {
             let (verdict, permit) = self.engine.admit_now(request, Tenure::Held);
             let until = now.after(terms.duration.unwrap_or(Nanos::ZERO));
             let number = self.totals.requests;
-            self.held.push(Reverse(HeldSlot { until, number, _permit: permit }));
+            self.held.push(Reverse(TimedSlot { until, number, _permit: permit }));
             verdict
         } else {
             self.engine.apply_now(verb, request)

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tidegate_algorithms::{ManualClock, Retry};
 use tidegate_engine::{
     Basis, Descriptor, Engine, Entry, MemoryConfig, MemoryStore, Options, Request, Role, Snapshot,
-    Source, Verb, compile,
+    Source, Verb, WhenFull, compile,
 };
 use tidegate_insight::{
     BusiestCallers, DemandHit, DemandSample, DemandSummary, EvidenceMinimum, FindingKind,
@@ -83,7 +83,9 @@ impl PlantedSite {
             (Some(FindingKind::TooStrict), Some(demand)) => {
                 let rules = limit_rules(&format!(
                     "{{unit: minute, requests_per_unit: {}}}",
-                    demand.recommended
+                    demand.relaxed(
+                        played.evidence.first().map_or(0, |evidence| evidence.terms.quota)
+                    )
                 ));
                 let next = plan.play(&rules, self.seed, START + DAYS * DAY, 7);
                 let callers = u64::try_from(plan.behaviours.len()).unwrap_or(0);
@@ -106,14 +108,14 @@ impl PlantedSite {
     fn plan(&self) -> SitePlan {
         let mut chance = Chance::new(self.seed ^ 0xA5A5);
         let callers = chance.between(110, 240);
-        let pause = MINUTE / chance.between(15, 40);
-        let usual = sessions(&mut chance, callers, pause, true);
-        let peaks = peaks_of(&usual, self.seed);
+        let pause = MINUTE / chance.between(10, 25);
+        let behaviours = sessions(&mut chance, callers, pause, true);
+        let peaks = peaks_of(&behaviours, self.seed);
         let highest = peaks.last().copied().unwrap_or(1);
-        let at = |percent: usize| peaks.get(peaks.len() * percent / 100).copied().unwrap_or(1);
         let fitting = highest * chance.between(110, 170) / 100;
+        let site = SiteDemand { callers, peaks, highest, fitting };
         let mut plan = SitePlan {
-            behaviours: usual,
+            behaviours,
             rules: limit_rules(&minute_limit(fitting)),
             mode_days: None,
             budget_bytes: 16 << 20,
@@ -122,90 +124,27 @@ impl PlantedSite {
         };
         match self.kind {
             None => plan.make_clean(&mut chance, fitting, highest),
-            Some(FindingKind::NeverMatched) => {
-                let limit = minute_limit(fitting);
-                plan.rules += &format!(
-                    "- key: kind\n  value: gone\n  descriptors:\n  - key: user\n    limits:\n    - {limit}\n"
-                );
-            }
-            Some(FindingKind::Idle) => {
-                plan.rules = limit_rules(&minute_limit(highest * chance.between(3, 12)));
-            }
-            Some(FindingKind::TooStrict) => {
-                let percent = usize::try_from(chance.between(30, 70)).unwrap_or(50);
-                // Long sessions: the mean over ten windows is that of a session.
-                let long = |one: &Behaviour| match *one {
-                    Behaviour::Sessions { gap, pause, obedient, .. } => {
-                        Behaviour::Sessions { gap: gap * 3, session: 40 * MINUTE, pause, obedient }
-                    }
-                    other => other,
-                };
-                plan.behaviours = plan.behaviours.iter().map(long).collect();
-                plan.rules = limit_rules(&minute_limit(at(percent) * 70 / 100));
-            }
-            Some(FindingKind::OneAbuser) => {
-                for _ in 0..chance.between(1, 2) {
-                    let pause = MINUTE / (fitting * chance.between(3, 6));
-                    plan.behaviours.push(stubborn(12 * HOUR, 10 * MINUTE, pause));
-                }
-            }
-            Some(FindingKind::Bursty) => {
-                let limit = chance.between(10, 30);
-                let bursty = callers * chance.between(20, 60) / 100;
-                plan.behaviours = quiet(&mut chance, callers - bursty, limit);
-                for _ in 0..bursty {
-                    let size = limit * chance.between(20, 45) / 10;
-                    plan.behaviours.push(Behaviour::Bursts { gap: 20 * HOUR, size });
-                }
-                plan.rules = limit_rules(&minute_limit(limit));
-            }
-            Some(FindingKind::Boundary) => {
-                let limit = chance.between(20, 60);
-                plan.behaviours = quiet(&mut chance, callers, limit);
-                for _ in 0..chance.between(5, 30) {
-                    let half = limit * chance.between(85, 98) / 100;
-                    plan.behaviours.push(Behaviour::Edges { gap: 12 * HOUR, half });
-                }
-                plan.rules = limit_rules(&minute_limit(limit));
-            }
-            Some(FindingKind::StubbornCallers) => {
-                let limit = chance.between(8, 20);
-                plan.behaviours = quiet(&mut chance, callers, limit);
-                for _ in 0..callers * chance.between(5, 20) / 100 + 4 {
-                    let pause = MINUTE / (limit * chance.between(25, 50) / 10);
-                    plan.behaviours.push(stubborn(30 * HOUR, 25 * MINUTE, pause));
-                }
-                plan.rules = limit_rules(&minute_limit(limit));
-            }
-            Some(FindingKind::AlwaysShadow) => {
-                let limit = at(usize::try_from(chance.between(50, 85)).unwrap_or(70));
-                plan.rules = limit_rules(&shadow_limit(limit * 85 / 100));
-                plan.mode_days = Some(chance.between(15, 60));
-            }
-            Some(FindingKind::Ready) => {
-                plan.rules = limit_rules(&shadow_limit(fitting));
-                plan.mode_days = Some(chance.between(8, 30));
-            }
-            Some(FindingKind::Dominated) => {
-                let larger = minute_limit(fitting * chance.between(1, 9));
-                plan.rules = limit_rules(&format!("{}\n  - {larger}", minute_limit(fitting)));
-            }
-            Some(FindingKind::SoftAlways) => {
-                let limit = at(50) * 45 / 100;
-                plan.rules = limit_rules(&format!(
-                    "{{unit: minute, requests_per_unit: {limit}, soft: {{over: 900%, for: 1h}}}}"
-                ));
-            }
-            Some(FindingKind::StoreBound) => {
-                plan.budget_bytes = 64 << 10;
-                plan.behaviours =
-                    (0..6_000).map(|_| Behaviour::Bursts { gap: 100 * HOUR, size: 3 }).collect();
-                // A long window, so that counters stay in use.
-                plan.rules = limit_rules("{unit: day, requests_per_unit: 5}");
-            }
-            Some(FindingKind::Costless) => plan.refund_percent = chance.between(36, 70),
+            Some(kind) => plan.plant(kind, &mut chance, &site),
         }
         plan
+    }
+}
+
+/// The demand of a site's usual callers.
+struct SiteDemand {
+    callers: u64,
+    /// The highest use of a minute by each caller, sorted.
+    peaks: Vec<u64>,
+    highest: u64,
+    /// A limit that fits.
+    fitting: u64,
+}
+
+impl SiteDemand {
+    /// A percentile of the peaks.
+    fn at(&self, percent: u64) -> u64 {
+        let index = self.peaks.len() * usize::try_from(percent).unwrap_or(50) / 100;
+        self.peaks.get(index).copied().unwrap_or(1)
     }
 }
 
@@ -235,6 +174,106 @@ impl SitePlan {
         }
     }
 
+    /// Plants a fault that callers feel.
+    fn plant(&mut self, kind: FindingKind, chance: &mut Chance, site: &SiteDemand) {
+        match kind {
+            FindingKind::TooStrict => {
+                // Long sessions: the mean over ten windows is that of a session.
+                let long = |one: &Behaviour| match *one {
+                    Behaviour::Sessions { gap, pause, obedient, .. } => {
+                        Behaviour::Sessions { gap: gap * 3, session: 40 * MINUTE, pause, obedient }
+                    }
+                    other => other,
+                };
+                self.behaviours = self.behaviours.iter().map(long).collect();
+                let limit = site.at(chance.between(30, 70)) * 70 / 100;
+                self.rules = limit_rules(&minute_limit(limit));
+            }
+            FindingKind::OneAbuser => {
+                for _ in 0..chance.between(1, 2) {
+                    let pause = MINUTE / (site.fitting * chance.between(3, 6));
+                    self.behaviours.push(stubborn(12 * HOUR, 10 * MINUTE, pause));
+                }
+            }
+            FindingKind::Bursty => {
+                let limit = chance.between(10, 30);
+                let bursty = site.callers * chance.between(20, 60) / 100;
+                self.behaviours = quiet(chance, site.callers - bursty, limit);
+                for _ in 0..bursty {
+                    let size = limit * chance.between(20, 45) / 10;
+                    self.behaviours.push(Behaviour::Bursts { gap: 20 * HOUR, size });
+                }
+                self.rules = limit_rules(&minute_limit(limit));
+            }
+            FindingKind::Boundary => {
+                let limit = chance.between(20, 60);
+                self.behaviours = quiet(chance, site.callers, limit);
+                for _ in 0..chance.between(5, 30) {
+                    let half = limit * chance.between(85, 98) / 100;
+                    self.behaviours.push(Behaviour::Edges { gap: 12 * HOUR, half });
+                }
+                self.rules = limit_rules(&minute_limit(limit));
+            }
+            FindingKind::StubbornCallers => {
+                let limit = chance.between(8, 20);
+                self.behaviours = quiet(chance, site.callers, limit);
+                for _ in 0..site.callers * chance.between(5, 20) / 100 + 4 {
+                    let pause = MINUTE / (limit * chance.between(25, 50) / 10);
+                    self.behaviours.push(stubborn(30 * HOUR, 25 * MINUTE, pause));
+                }
+                self.rules = limit_rules(&minute_limit(limit));
+            }
+            other => self.plant_in_rules(other, chance, site),
+        }
+    }
+
+    /// Plants a fault that is in the rules, the store or the costs.
+    fn plant_in_rules(&mut self, kind: FindingKind, chance: &mut Chance, site: &SiteDemand) {
+        let fitting = minute_limit(site.fitting);
+        match kind {
+            FindingKind::NeverMatched => {
+                self.rules += &format!(
+                    "- key: kind\n  value: gone\n  descriptors:\n  - key: user\n    limits:\n    - {fitting}\n"
+                );
+            }
+            FindingKind::Idle => {
+                self.rules = limit_rules(&minute_limit(site.highest * chance.between(3, 12)));
+            }
+            FindingKind::AlwaysShadow => {
+                let limit = site.at(chance.between(50, 85)) * 85 / 100;
+                self.rules = limit_rules(&shadow_limit(limit));
+                self.mode_days = Some(chance.between(15, 60));
+            }
+            FindingKind::Ready => {
+                self.rules = limit_rules(&shadow_limit(site.fitting));
+                self.mode_days = Some(chance.between(8, 30));
+            }
+            FindingKind::Dominated => {
+                let larger = minute_limit(site.fitting * chance.between(1, 9));
+                self.rules = limit_rules(&format!("{fitting}\n  - {larger}"));
+            }
+            FindingKind::SoftAlways => {
+                let limit = site.at(50) * 45 / 100;
+                self.rules = limit_rules(&format!(
+                    "{{unit: minute, requests_per_unit: {limit}, soft: {{over: 900%, for: 1h}}}}"
+                ));
+            }
+            FindingKind::StoreBound => {
+                self.budget_bytes = 64 << 10;
+                let visit = Behaviour::Bursts { gap: 40 * HOUR, size: 3 };
+                self.behaviours = vec![visit; 4_000];
+                // A long window, so that counters stay in use.
+                self.rules = limit_rules("{unit: day, requests_per_unit: 5}");
+            }
+            FindingKind::Costless => self.refund_percent = chance.between(36, 70),
+            FindingKind::TooStrict
+            | FindingKind::OneAbuser
+            | FindingKind::Bursty
+            | FindingKind::Boundary
+            | FindingKind::StubbornCallers => {}
+        }
+    }
+
     /// Plays days of traffic through rules.
     fn play(&self, rules: &str, seed: u64, start: u64, days: u64) -> SiteRun {
         let sources = [Source::new("rules.yaml", rules)];
@@ -243,8 +282,8 @@ impl SitePlan {
         let clock = Arc::new(ManualClock::at(instant(start)));
         let config = MemoryConfig {
             budget_bytes: self.budget_bytes,
+            when_full: WhenFull::Allow,
             seed: Some(seed),
-            ..MemoryConfig::default()
         };
         let Ok(store) = MemoryStore::new(config) else {
             return SiteRun { evidence: Vec::new(), refused_callers: 0, refusals: 0 };
@@ -387,7 +426,7 @@ fn sessions(chance: &mut Chance, callers: u64, pause: u64, obedient: bool) -> Ve
         let skew: u64 = (0..3).map(|_| chance.between(75, 130)).product();
         let pause = pause * 1_000_000 / skew.max(1);
         let session = chance.between(2, 6) * MINUTE;
-        Behaviour::Sessions { gap: 40 * HOUR, session, pause: pause.max(1), obedient }
+        Behaviour::Sessions { gap: 100 * HOUR, session, pause: pause.max(1), obedient }
     };
     (0..callers).map(&mut one).collect()
 }

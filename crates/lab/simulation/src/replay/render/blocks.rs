@@ -24,7 +24,14 @@ pub(crate) enum Block {
 pub(crate) fn text(blocks: &[Block], format: Format) -> String {
     let mut out = String::new();
     let is_markdown = format == Format::Markdown;
-    for block in blocks {
+    for (index, block) in blocks.iter().enumerate() {
+        // A section with nothing but charts is not in a text.
+        let rest = blocks.iter().skip(index + 1);
+        let mut section = rest.take_while(|next| !matches!(next, Block::Heading(_)));
+        let is_heading = matches!(block, Block::Heading(_));
+        if is_heading && section.all(|next| matches!(next, Block::Chart(..))) {
+            continue;
+        }
         let _ = match block {
             Block::Title(text) if is_markdown => writeln!(out, "# {text}\n"),
             Block::Title(text) => writeln!(out, "{text}\n"),
