@@ -12,6 +12,7 @@
 
 mod figures;
 mod job;
+mod job_group;
 mod node;
 mod pipeline;
 mod router;
@@ -35,13 +36,20 @@ use crate::settings::{RedisSettings, RedisSettingsError};
 use crate::state::LinkState;
 use figures::Counters;
 pub use figures::{ClientFigures, Histogram, REDIS_METRICS};
-use job::{Deadline, Job, JobBatch, Payload};
+use job::{Deadline, Job, Payload};
+use job_group::Inbox;
 use worker::{PublishedState, Worker};
+
+/// How long a call waits for others in [`BatchingClient::send_with_others`]. Timers fire once a millisecond.
+const LINGER: Duration = Duration::from_millis(1);
+
+/// Callers below which a call does not wait for others: the server is not busy, and few others will come.
+const LINGER_CALLERS_MIN: usize = 8;
 
 /// Sends script calls and commands to Redis. Its thread ends when it is dropped.
 #[derive(Debug)]
 pub struct BatchingClient {
-    inbox: mpsc::Sender<JobBatch>,
+    inbox: Inbox,
     open_max: usize,
     state: Arc<ClientState>,
     published: watch::Receiver<PublishedState>,
@@ -68,7 +76,7 @@ impl BatchingClient {
     pub fn start(settings: RedisSettings, script: &str) -> Result<Self, RedisSettingsError> {
         let settings = Arc::new(settings);
         let dialer = Dialer::new(Arc::clone(&settings))?;
-        let (inbox, jobs) = mpsc::channel(settings.queue);
+        let (sender, jobs) = mpsc::channel(settings.queue);
         let (publish, published) = watch::channel(PublishedState::disconnected(now()));
         let state = Arc::new(ClientState::default());
         let worker_state = Arc::clone(&state);
@@ -82,6 +90,7 @@ impl BatchingClient {
                 runtime.block_on(worker.run());
             })
             .map_err(|error| RedisSettingsError(format!("cannot start a thread: {error}")))?;
+        let inbox = Inbox { sender, state: Arc::clone(&state) };
         Ok(BatchingClient { inbox, open_max: settings.queue, state, published })
     }
 
@@ -90,19 +99,42 @@ impl BatchingClient {
     /// # Errors
     /// When there is no reply in time, the server fails, or too many calls wait already.
     pub async fn send(&self, call: ScriptCall, within: Duration) -> Result<ScriptReply, LinkError> {
+        self.send_grouped(call, within, Duration::ZERO).await
+    }
+
+    /// Like [`BatchingClient::send`], for calls that come one by one although many callers wait: the call waits a
+    /// moment for others to share a message and a pipeline with, if at least [`LINGER_CALLERS_MIN`] callers wait.
+    ///
+    /// # Errors
+    /// As [`BatchingClient::send`].
+    pub async fn send_with_others(
+        &self,
+        call: ScriptCall,
+        within: Duration,
+    ) -> Result<ScriptReply, LinkError> {
+        let is_busy = self.state.open.load(Ordering::Relaxed) >= LINGER_CALLERS_MIN;
+        let linger = if is_busy { LINGER } else { Duration::ZERO };
+        self.send_grouped(call, within, linger.min(within / 4)).await
+    }
+
+    async fn send_grouped(
+        &self,
+        call: ScriptCall,
+        within: Duration,
+        linger: Duration,
+    ) -> Result<ScriptReply, LinkError> {
+        let _open = self.enter()?;
         let (reply, received) = oneshot::channel();
         let payload = Payload::Script { call, reply: Some(reply) };
-        let job = Job::new(payload, Deadline::after(within));
-        self.enqueue(smallvec![job], received).await
+        self.inbox.send_grouped(Job::new(payload, Deadline::after(within)), linger);
+        received.await.unwrap_or_else(|_| Err(thread_ended()))
     }
 
     /// Runs the script for one call without waiting for its reply. The call is lost if it cannot be sent within this
     /// long.
     pub fn send_and_forget(&self, call: ScriptCall, within: Duration) {
         let job = Job::new(Payload::Script { call, reply: None }, Deadline::after(within));
-        if self.inbox.try_send(smallvec![job]).is_err() {
-            self.state.counters.failed(LinkErrorKind::Overloaded);
-        }
+        self.inbox.send(smallvec![job]);
     }
 
     /// Sends commands in one pipeline, and waits for all replies. In a cluster each command goes to the node of its
@@ -119,31 +151,21 @@ impl BatchingClient {
         if commands.is_empty() {
             return Ok(Vec::new());
         }
+        let _open = self.enter()?;
         let (reply, received) = oneshot::channel();
-        let jobs = Job::commands(commands, reply, Deadline::after(within));
-        self.enqueue(jobs, received).await
-    }
-
-    async fn enqueue<T>(
-        &self,
-        jobs: JobBatch,
-        received: oneshot::Receiver<Result<T, LinkError>>,
-    ) -> Result<T, LinkError> {
-        let open = OpenCaller::enter(&self.state.open);
-        if open.others >= self.open_max {
-            return Err(self.overloaded());
-        }
-        self.inbox.try_send(jobs).map_err(|refused| match refused {
-            mpsc::error::TrySendError::Full(_) => self.overloaded(),
-            mpsc::error::TrySendError::Closed(_) => thread_ended(),
-        })?;
+        self.inbox.send(Job::commands(commands, reply, Deadline::after(within)));
         received.await.unwrap_or_else(|_| Err(thread_ended()))
     }
 
-    fn overloaded(&self) -> LinkError {
-        self.state.counters.failed(LinkErrorKind::Overloaded);
-        let reason = format!("{} calls wait for it already", self.open_max);
-        unavailable(LinkErrorKind::Overloaded, reason)
+    /// Counts a caller, unless too many wait already.
+    fn enter(&self) -> Result<OpenCaller<'_>, LinkError> {
+        let open = OpenCaller::enter(&self.state.open);
+        if open.others >= self.open_max {
+            self.state.counters.failed(LinkErrorKind::Overloaded);
+            let reason = format!("{} calls wait for it already", self.open_max);
+            return Err(unavailable(LinkErrorKind::Overloaded, reason));
+        }
+        Ok(open)
     }
 
     /// The number of the cluster's node that has a slot, if it is known.
@@ -207,6 +229,10 @@ impl Drop for OpenCaller<'_> {
 #[expect(clippy::disallowed_methods, reason = "deadlines of calls to a real server")]
 fn now() -> Instant {
     Instant::now()
+}
+
+fn queue_full() -> LinkError {
+    unavailable(LinkErrorKind::Overloaded, "too many calls wait for it already")
 }
 
 fn thread_ended() -> LinkError {

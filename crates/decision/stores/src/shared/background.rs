@@ -33,6 +33,8 @@ const RENEW_TURNS: usize = 8;
 const BATCH_MAX: usize = 1_000;
 /// Batches of leases that are renewed in one beat: a busy node renews most of its leases when windows begin.
 const RENEW_BATCHES: usize = 4;
+/// Leases that are renewed at once by checks: two pipelines.
+const RENEW_PART: usize = 256;
 /// A node that has not registered for this many beats is not counted any more.
 const NODE_BEATS: u32 = 5;
 /// The maximum random delay before the debts of an outage are charged.
@@ -132,13 +134,41 @@ impl<R: Remote> SharedStore<R> {
         if transfers.is_empty() {
             return;
         }
+        let (ample, scarce): (Vec<_>, Vec<_>) = transfers.into_iter().partition(|it| it.is_ample);
+        tokio::join!(self.renew_ample(ample, now), self.renew_part(Verb::Take, &scarce, now));
+    }
+
+    /// Renews leases of which the remote has enough, by checks: the script has a fast path for them. A check takes all
+    /// units or none, so a refused one is followed by a take.
+    async fn renew_ample(&self, transfers: Vec<Transfer>, now: Timestamp) {
+        // One part after the other, so that requests need not wait for all of them.
+        for part in transfers.chunks(RENEW_PART) {
+            let refused = self.renew_part(Verb::Check, part, now).await;
+            self.renew_part(Verb::Take, &refused, now).await;
+        }
+    }
+
+    /// Renews leases; returns the transfers that the remote refused.
+    async fn renew_part(
+        &self,
+        verb: Verb,
+        transfers: &[Transfer],
+        now: Timestamp,
+    ) -> Vec<Transfer> {
+        if transfers.is_empty() {
+            return Vec::new();
+        }
         let sent = Instant::now();
-        let results = self.send(Verb::Take, &transfers, now).await;
+        let results = self.send(verb, transfers, now).await;
         if results.iter().any(Result::is_ok) {
             self.leases.note_round_trip(sent.elapsed().into());
         }
+        let mut refused = Vec::new();
         for (transfer, result) in transfers.iter().zip(results) {
             match result {
+                Ok(answer) if verb == Verb::Check && !answer.decision.is_admitted() => {
+                    refused.push(transfer.clone());
+                }
                 Ok(answer) => {
                     let nodes = self.nodes.live();
                     self.leases.on_renewed(transfer, &answer.decision, now, nodes);
@@ -146,6 +176,7 @@ impl<R: Remote> SharedStore<R> {
                 Err(_) => self.leases.on_no_answer(transfer.key.fingerprint),
             }
         }
+        refused
     }
 
     /// Returns unused units, from the shards of this turn.
