@@ -3,7 +3,8 @@
 //! One thread with its own runtime owns all connections, so callers may live on any runtime, and calls from all of them
 //! share pipelines: more callers mean larger batches and less work for the server per call. A connection per runtime
 //! would save a lone caller the hop to that thread (20 of 70 µs as measured), but cost the server more connections and
-//! smaller batches. A call that arrives while nothing is in flight is sent immediately; calls that arrive while
+//! smaller batches. Calls of one runtime that are made together reach that thread in one message, and so do their
+//! replies ([`job_group`]). A call that arrives while nothing is in flight is sent immediately; calls that arrive while
 //! pipelines are in flight wait for the next batch.
 //!
 //! Every call gets a reply or an error by its deadline. A call that may have run is never sent again; a call that the
@@ -39,12 +40,6 @@ pub use figures::{ClientFigures, Histogram, REDIS_METRICS};
 use job::{Deadline, Job, Payload};
 use job_group::Inbox;
 use worker::{PublishedState, Worker};
-
-/// How long a call waits for others in [`BatchingClient::send_with_others`]. Timers fire once a millisecond.
-const LINGER: Duration = Duration::from_millis(1);
-
-/// Callers below which a call does not wait for others: the server is not busy, and few others will come.
-const LINGER_CALLERS_MIN: usize = 8;
 
 /// Sends script calls and commands to Redis. Its thread ends when it is dropped.
 #[derive(Debug)]
@@ -99,34 +94,10 @@ impl BatchingClient {
     /// # Errors
     /// When there is no reply in time, the server fails, or too many calls wait already.
     pub async fn send(&self, call: ScriptCall, within: Duration) -> Result<ScriptReply, LinkError> {
-        self.send_grouped(call, within, Duration::ZERO).await
-    }
-
-    /// Like [`BatchingClient::send`], for calls that come one by one although many callers wait: the call waits a
-    /// moment for others to share a message and a pipeline with, if at least [`LINGER_CALLERS_MIN`] callers wait.
-    ///
-    /// # Errors
-    /// As [`BatchingClient::send`].
-    pub async fn send_with_others(
-        &self,
-        call: ScriptCall,
-        within: Duration,
-    ) -> Result<ScriptReply, LinkError> {
-        let is_busy = self.state.open.load(Ordering::Relaxed) >= LINGER_CALLERS_MIN;
-        let linger = if is_busy { LINGER } else { Duration::ZERO };
-        self.send_grouped(call, within, linger.min(within / 4)).await
-    }
-
-    async fn send_grouped(
-        &self,
-        call: ScriptCall,
-        within: Duration,
-        linger: Duration,
-    ) -> Result<ScriptReply, LinkError> {
         let _open = self.enter()?;
         let (reply, received) = oneshot::channel();
         let payload = Payload::Script { call, reply: Some(reply) };
-        self.inbox.send_grouped(Job::new(payload, Deadline::after(within)), linger);
+        self.inbox.send_grouped(Job::new(payload, Deadline::after(within)));
         received.await.unwrap_or_else(|_| Err(thread_ended()))
     }
 

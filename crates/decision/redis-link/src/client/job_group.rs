@@ -10,10 +10,9 @@ use std::cell::RefCell;
 use std::mem;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, Id};
 use tokio::sync::{Notify, mpsc};
 
 use super::ClientState;
@@ -40,13 +39,15 @@ pub(super) struct Inbox {
 #[derive(Debug)]
 pub(super) struct JobGroup {
     inbox: Inbox,
+    /// The runtime of the task that sends them. Another one may run while this one stands still.
+    runtime: Id,
     /// `None` once they were sent.
     jobs: Mutex<Option<JobBatch>>,
     /// Replies that their callers have not got yet.
     replies: Mutex<Vec<(ReplySender<ScriptReply>, ScriptReply)>>,
     /// Jobs that are neither answered nor failed.
     unanswered: AtomicUsize,
-    /// Notified when the group should be sent early, when it has replies, and when no job is unanswered.
+    /// Notified when the group has replies, and when no job is unanswered.
     changed: Notify,
 }
 
@@ -55,22 +56,22 @@ pub(super) struct JobGroup {
 pub(super) struct Membership(Arc<JobGroup>);
 
 impl Inbox {
-    /// Sends a job together with others of this thread. The group is sent after the callers that are ready, or up to
-    /// `linger` later if none of them is in a hurry.
-    pub(super) fn send_grouped(&self, job: Job, linger: Duration) {
+    /// Sends a job together with others of this thread, after the callers that are ready. Without a runtime it is sent
+    /// now.
+    pub(super) fn send_grouped(&self, job: Job) {
         let Ok(runtime) = Handle::try_current() else { return self.send(JobBatch::from([job])) };
         OPEN_GROUP.with_borrow_mut(|open| {
-            let current = open.upgrade().filter(|group| group.is_of(self));
+            let current = open.upgrade().filter(|group| group.is_of(self, runtime.id()));
             let Some(job) = (match current {
-                Some(group) => group.add(job, linger),
+                Some(group) => group.add(job),
                 None => Some(job),
             }) else {
                 return;
             };
-            let group = Arc::new(JobGroup::new(self.clone()));
+            let group = Arc::new(JobGroup::new(self.clone(), runtime.id()));
             *open = Arc::downgrade(&group);
-            group.add(job, linger);
-            runtime.spawn(GroupTask(group).run(linger));
+            group.add(job);
+            runtime.spawn(GroupTask(group).run());
         });
     }
 
@@ -86,9 +87,10 @@ impl Inbox {
 }
 
 impl JobGroup {
-    fn new(inbox: Inbox) -> Self {
+    fn new(inbox: Inbox, runtime: Id) -> Self {
         JobGroup {
             inbox,
+            runtime,
             jobs: Mutex::new(Some(JobBatch::new())),
             replies: Mutex::default(),
             unanswered: AtomicUsize::new(0),
@@ -96,13 +98,13 @@ impl JobGroup {
         }
     }
 
-    /// Whether it is one of this client.
-    fn is_of(&self, inbox: &Inbox) -> bool {
-        Arc::ptr_eq(&self.inbox.state, &inbox.state)
+    /// Whether it is one of this client and this runtime.
+    fn is_of(&self, inbox: &Inbox, runtime: Id) -> bool {
+        Arc::ptr_eq(&self.inbox.state, &inbox.state) && self.runtime == runtime
     }
 
     /// Adds a job; returns it if the group was sent already, or is full.
-    fn add(self: &Arc<Self>, mut job: Job, linger: Duration) -> Option<Job> {
+    fn add(self: &Arc<Self>, mut job: Job) -> Option<Job> {
         let mut jobs = self.jobs.lock();
         let Some(open) = jobs.as_mut().filter(|jobs| jobs.len() < GROUP_JOBS_MAX) else {
             return Some(job);
@@ -110,9 +112,6 @@ impl JobGroup {
         self.unanswered.fetch_add(1, Ordering::Relaxed);
         job.membership = Some(Membership(Arc::clone(self)));
         open.push(job);
-        if linger.is_zero() || open.len() == GROUP_JOBS_MAX {
-            self.changed.notify_one();
-        }
         None
     }
 
@@ -137,15 +136,10 @@ impl JobGroup {
 struct GroupTask(Arc<JobGroup>);
 
 impl GroupTask {
-    async fn run(self, linger: Duration) {
+    async fn run(self) {
         let group = &self.0;
-        if linger.is_zero() {
-            // The runtime polls its sockets first, so that callers that become ready join.
-            tokio::task::yield_now().await;
-        } else {
-            // An error means that nobody is in a hurry.
-            let _ = tokio::time::timeout(linger, group.changed.notified()).await;
-        }
+        // The runtime polls its sockets first, so that callers that get ready join.
+        tokio::task::yield_now().await;
         group.send();
         while group.unanswered.load(Ordering::Acquire) > 0 {
             group.changed.notified().await;

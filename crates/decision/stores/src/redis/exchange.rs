@@ -20,7 +20,7 @@ use super::codec::{
 use super::error::{protocol_error, script_error};
 use super::replay::{Replay, States, is_list};
 use super::rounded_limit::MICRO;
-use crate::batch::{Batch, Check, Consistency};
+use crate::batch::{Batch, Check};
 use crate::check_all::Decisions;
 use crate::counter_store::StoreError;
 use crate::fingerprint::Fingerprint;
@@ -161,19 +161,9 @@ impl<'a> Exchange<'a> {
         if left.is_zero() {
             return Err(StoreError::Timeout { waited: self.within });
         }
-        let (client, call) = (&self.store.client, request.call(&self.store.prefix));
-        let reply = if self.is_leased() {
-            client.send_with_others(call, left).await?
-        } else {
-            client.send(call, left).await?
-        };
+        let reply = self.store.client.send(request.call(&self.store.prefix), left).await?;
         self.store.note_server_time(self.now, clock(&reply));
         Ok(reply)
-    }
-
-    /// Whether all checks are of leased limits. Their calls come one by one, because most checks need none.
-    fn is_leased(&self) -> bool {
-        self.checks.iter().all(|check| check.policy.consistency == Consistency::Leased)
     }
 
     fn read<'r>(&self, reply: &'r ScriptReply) -> Result<Reply<'r>, StoreError> {

@@ -31,10 +31,9 @@ const SLOT_BEAT: Duration = Duration::from_millis(100);
 const RENEW_TURNS: usize = 8;
 /// Keys in one batch: a few milliseconds of the remote's time.
 const BATCH_MAX: usize = 1_000;
-/// Batches of leases that are renewed in one beat: a busy node renews most of its leases when windows begin.
-const RENEW_BATCHES: usize = 4;
-/// Leases that are renewed at once by checks: two pipelines.
-const RENEW_PART: usize = 256;
+/// Leases that are renewed in one beat: two pipelines. A busy node would renew thousands when windows begin, and its
+/// requests would wait for the remote meanwhile. A key whose turn has not come takes a slice with its next check.
+const RENEWALS_MAX: usize = 256;
 /// A node that has not registered for this many beats is not counted any more.
 const NODE_BEATS: u32 = 5;
 /// The maximum random delay before the debts of an outage are charged.
@@ -130,26 +129,23 @@ impl<R: Remote> SharedStore<R> {
         if self.breakers.all_open() {
             return;
         }
-        let transfers = self.leases.due(BATCH_MAX * RENEW_BATCHES, now);
+        let transfers = self.leases.due(RENEWALS_MAX, now);
         if transfers.is_empty() {
             return;
         }
         let (ample, scarce): (Vec<_>, Vec<_>) = transfers.into_iter().partition(|it| it.is_ample);
-        tokio::join!(self.renew_ample(ample, now), self.renew_part(Verb::Take, &scarce, now));
+        tokio::join!(self.renew_ample(&ample, now), self.send_renewals(Verb::Take, &scarce, now));
     }
 
     /// Renews leases of which the remote has enough, by checks: the script has a fast path for them. A check takes all
     /// units or none, so a refused one is followed by a take.
-    async fn renew_ample(&self, transfers: Vec<Transfer>, now: Timestamp) {
-        // One part after the other, so that requests need not wait for all of them.
-        for part in transfers.chunks(RENEW_PART) {
-            let refused = self.renew_part(Verb::Check, part, now).await;
-            self.renew_part(Verb::Take, &refused, now).await;
-        }
+    async fn renew_ample(&self, transfers: &[Transfer], now: Timestamp) {
+        let refused = self.send_renewals(Verb::Check, transfers, now).await;
+        self.send_renewals(Verb::Take, &refused, now).await;
     }
 
-    /// Renews leases; returns the transfers that the remote refused.
-    async fn renew_part(
+    /// Renews leases by checks or takes; returns the transfers whose checks the remote refused.
+    async fn send_renewals(
         &self,
         verb: Verb,
         transfers: &[Transfer],
