@@ -31,7 +31,7 @@ use smallvec::smallvec;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::dial::Dialer;
-use crate::error::{LinkError, LinkErrorKind, unavailable};
+use crate::error::{FailureKind, LinkError, unavailable};
 use crate::script::{ScriptCall, ScriptReply};
 use crate::settings::{RedisSettings, RedisSettingsError};
 use crate::state::LinkState;
@@ -132,9 +132,9 @@ impl BatchingClient {
     fn enter(&self) -> Result<OpenCaller<'_>, LinkError> {
         let open = OpenCaller::enter(&self.state.open);
         if open.others >= self.open_max {
-            self.state.counters.failed(LinkErrorKind::Overloaded);
+            self.state.counters.failed(FailureKind::Overloaded);
             let reason = format!("{} calls wait for it already", self.open_max);
-            return Err(unavailable(LinkErrorKind::Overloaded, reason));
+            return Err(unavailable(FailureKind::Overloaded, reason));
         }
         Ok(open)
     }
@@ -203,11 +203,11 @@ fn now() -> Instant {
 }
 
 fn queue_full() -> LinkError {
-    unavailable(LinkErrorKind::Overloaded, "too many calls wait for it already")
+    unavailable(FailureKind::Overloaded, "too many calls wait for it already")
 }
 
 fn thread_ended() -> LinkError {
-    unavailable(LinkErrorKind::Other, "the thread that owns its connections has ended")
+    unavailable(FailureKind::Other, "the thread that owns its connections has ended")
 }
 
 #[cfg(test)]
