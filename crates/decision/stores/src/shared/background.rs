@@ -33,7 +33,7 @@ const RENEW_TURNS: usize = 8;
 const BATCH_MAX: usize = 1_000;
 /// Leases that are renewed in one beat: two pipelines. A busy node would renew thousands when windows begin, and its
 /// requests would wait for the remote meanwhile. A key whose turn has not come takes a slice with its next check.
-const RENEWALS_MAX: usize = 256;
+const RENEWED_LEASES_MAX: usize = 256;
 /// A node that has not registered for this many beats is not counted any more.
 const NODE_BEATS: u32 = 5;
 /// The maximum random delay before the debts of an outage are charged.
@@ -129,7 +129,7 @@ impl<R: Remote> SharedStore<R> {
         if self.breakers.all_open() {
             return;
         }
-        let transfers = self.leases.due(RENEWALS_MAX, now);
+        let transfers = self.leases.due(RENEWED_LEASES_MAX, now);
         if transfers.is_empty() {
             return;
         }
