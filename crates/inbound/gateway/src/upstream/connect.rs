@@ -147,7 +147,7 @@ impl Connector {
         // Requests are written with one syscall; Nagle's algorithm would only delay them.
         stream.set_nodelay(true).map_err(ConnectError::Refused)?;
         let Some(tls) = self.tls.as_ref().filter(|_| origin.is_encrypted()) else {
-            return Ok(Transport(Either::Left(stream)));
+            return Ok(Transport::new(Either::Left(stream)));
         };
         let name = match &self.server_name {
             Some(name) => name.clone(),
@@ -155,7 +155,7 @@ impl Connector {
                 .map_err(|_| ConnectError::ServerName)?,
         };
         let stream = tls.connect(name, stream).await.map_err(ConnectError::Tls)?;
-        Ok(Transport(Either::Right(Box::new(stream))))
+        Ok(Transport::new(Either::Right(Box::new(stream))))
     }
 }
 

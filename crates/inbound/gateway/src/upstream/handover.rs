@@ -1,22 +1,30 @@
-//! An HTTP/1.1 connection that hyper serves until the body of a long response begins.
+//! An HTTP/1.1 connection that is taken back from hyper while hyper is not needed.
 //!
 //! hyper keeps four buffers for each connection, in all 30 KiB and more, for as long as its response lasts. For
-//! thousands of clients that do not read, that is most of the memory. So a connection with a long response is taken
-//! back from hyper: [`LongBody`](super::long_body::LongBody) reads the rest of the body and holds no more than one
-//! piece of it. The connection is given to hyper again for its next request.
+//! thousands of clients that do not read, or wait for a slow upstream, that is most of the memory. So a connection is
+//! taken back in two cases:
+//!
+//! - **Its response is long.** [`LongBody`](super::long_body::LongBody) reads the rest of the body and holds no more than
+//!   one piece of it. The connection is given to hyper again for its next request.
+//! - **Its request is sent, and the worker has many.** When the response begins, hyper gets the connection again. It
+//!   writes a request like the first one, which is dropped, and reads the response.
 
-use std::pin::Pin;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{Builder, Connection, Parts, SendRequest};
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 
 use super::connect::{BUFFER_BYTES, ConnectError};
-use super::transport::Transport;
+use super::transport::{Transport, TransportProgress};
 use crate::body::RequestBody;
 
 /// What the task of a connection does.
@@ -36,6 +44,7 @@ enum Order {
 pub(super) struct Http1Connection {
     pub(super) sender: SendRequest<RequestBody>,
     pub(super) handover: Arc<Handover>,
+    pub(super) progress: Arc<TransportProgress>,
 }
 
 /// The way of a connection between hyper's task and the body of a response.
@@ -62,6 +71,7 @@ struct HandoverState {
 impl Http1Connection {
     /// Gives a connection to hyper.
     pub(super) async fn start(transport: Transport) -> Result<Self, ConnectError> {
+        let progress = Arc::clone(transport.progress());
         let (sender, connection) = Builder::new()
             .max_buf_size(BUFFER_BYTES)
             .handshake(TokioIo::new(transport))
@@ -69,7 +79,41 @@ impl Http1Connection {
             .map_err(ConnectError::Handshake)?;
         let handover = Arc::new(Handover::default());
         tokio::spawn(serve(connection, Arc::clone(&handover)));
-        Ok(Http1Connection { sender, handover })
+        Ok(Http1Connection { sender, handover, progress })
+    }
+
+    /// Sends a request without a body, and waits for its response without hyper.
+    pub(super) async fn send_and_wait(
+        &mut self,
+        request: Request<RequestBody>,
+    ) -> Result<Response<Incoming>, TrySendError<Request<RequestBody>>> {
+        let method = request.method().clone();
+        let mut sending = pin!(self.sender.try_send_request(request));
+        let early = poll_fn(|cx| match sending.as_mut().poll(cx) {
+            Poll::Ready(answered) => Poll::Ready(Some(answered)),
+            Poll::Pending => self.progress.poll_flushed(cx).map(|()| None),
+        });
+        if let Some(answered) = early.await {
+            return answered;
+        }
+        self.handover.begin();
+        let handed_over = poll_fn(|cx| self.handover.poll_take(cx)).await;
+        let Some((mut transport, read_ahead)) = handed_over else { return sending.await };
+        transport.unread(&read_ahead);
+        poll_fn(|cx| transport.poll_response(cx)).await;
+        transport.drop_request();
+        transport.progress().begin(true);
+        // The handshake does not wait for the upstream, and does not fail.
+        let Ok(connection) = Http1Connection::start(transport).await else { return sending.await };
+        *self = connection;
+        let mut again = Request::new(RequestBody::empty());
+        *again.method_mut() = method;
+        let answered = self.sender.try_send_request(again).await;
+        answered.map_err(|mut error| {
+            // Not the request of the caller, which was sent: it must not be retried.
+            drop(error.take_message());
+            error
+        })
     }
 }
 
@@ -77,7 +121,7 @@ impl Http1Connection {
 async fn serve(connection: Connection<TokioIo<Transport>, RequestBody>, handover: Arc<Handover>) {
     let mut serving = Some(connection);
     let mut is_known = false;
-    let taken = std::future::poll_fn(|cx| {
+    let taken = poll_fn(|cx| {
         if !std::mem::replace(&mut is_known, true) {
             handover.state.lock().task = Some(cx.waker().clone());
         }
@@ -91,7 +135,9 @@ async fn serve(connection: Connection<TokioIo<Transport>, RequestBody>, handover
     match (taken.await, handover.order()) {
         (Some(connection), Order::HandOver) => {
             let Parts { io, read_buf, .. } = connection.into_parts();
-            handover.state.lock().handed_over = Some((io.into_inner(), read_buf));
+            let transport = io.into_inner();
+            transport.progress().release();
+            handover.state.lock().handed_over = Some((transport, read_buf));
         }
         (Some(connection), _) => drop(connection.with_upgrades().await),
         (None, _) => {}

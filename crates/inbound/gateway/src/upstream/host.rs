@@ -4,18 +4,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use http::header::{CONNECTION, UPGRADE};
+use http::header::{CONNECTION, TRAILER, UPGRADE};
 use http::{Request, Response, StatusCode, Version, response};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
+use tidegate_server::has_many_requests;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::connect::{BUFFER_BYTES, ConnectError, Connector, HttpConnection};
 use super::handover::{Handover, Http1Connection};
 use super::host_health::HostHealth;
-use super::long_body::{LongBody, UpstreamBody};
+use super::long_body::{LongBody, LongFraming, UpstreamBody};
 use super::origin::Origin;
 use super::pool::{Pools, SharedConnection, pool_index};
 use crate::body::RequestBody;
@@ -256,8 +257,18 @@ impl ConnectionLease {
         };
         match &mut self.sender {
             Some(RequestSender::Exclusive(connection)) => {
-                if sent.headers().contains_key(UPGRADE) {
+                let upgrades = sent.headers().contains_key(UPGRADE);
+                if upgrades {
                     connection.handover.allow_upgrade();
+                }
+                connection.progress.begin(!upgrades);
+                if has_many_requests()
+                    && sent.body().is_empty()
+                    && connection.handover.is_possible()
+                {
+                    // Boxed: otherwise the future of every request would have its size.
+                    let sending = Box::pin(connection.send_and_wait(sent));
+                    return sending.await.map_err(&mut unsent);
                 }
                 connection.sender.try_send_request(sent).await.map_err(&mut unsent)
             }
@@ -275,16 +286,29 @@ impl ConnectionLease {
         self.reusable = false;
     }
 
-    /// The body of the response to a request without one. A long body is read without hyper.
-    pub(crate) fn take_body(&mut self, answer: &response::Parts, body: Incoming) -> UpstreamBody {
-        let length = body.size_hint().exact().filter(|length| *length > LONG_BYTES_MIN);
-        let (Some(RequestSender::Exclusive(connection)), Some(length)) = (&self.sender, length)
-        else {
+    /// The body of a response. A long one is read without hyper, if the client has sent all of its request.
+    pub(crate) fn take_body(
+        &mut self,
+        answer: &response::Parts,
+        body: Incoming,
+        is_sent: bool,
+    ) -> UpstreamBody {
+        let Some(RequestSender::Exclusive(connection)) = &self.sender else {
             return UpstreamBody::Hyper(body);
         };
-        if !connection.handover.is_possible() {
+        let progress = &connection.progress;
+        let framing = match body.size_hint().exact() {
+            Some(length) => (length > LONG_BYTES_MIN).then_some(LongFraming::Length(length)),
+            None => (progress.is_withheld() && !answer.headers.contains_key(TRAILER))
+                .then(LongFraming::chunked),
+        };
+        let is_sent = is_sent && progress.is_flushed() && connection.handover.is_possible();
+        let Some(framing) = framing.filter(|_| is_sent) else {
+            if progress.is_withheld() {
+                progress.release();
+            }
             return UpstreamBody::Hyper(body);
-        }
+        };
         let handover = Arc::clone(&connection.handover);
         let stays_open = answer.version == Version::HTTP_11
             && answer
@@ -293,7 +317,7 @@ impl ConnectionLease {
                 .iter()
                 .all(|value| value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"keep-alive"));
         self.reusable &= stays_open;
-        let body = LongBody::new(body, length, Arc::clone(&handover));
+        let body = LongBody::new(body, framing, Arc::clone(&handover));
         // hyper's handle is dropped: it holds a block of its channel, 10 KiB.
         self.sender = Some(RequestSender::HandedOver(handover));
         UpstreamBody::Long(Box::new(body))
