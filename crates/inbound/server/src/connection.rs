@@ -7,16 +7,16 @@ use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
 use hyper::server::conn::http2;
 use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use ipnet::IpNet;
-use tokio::io::AsyncReadExt as _;
+use tokio::io::{AsyncRead as _, ReadBuf};
 use tokio_rustls::TlsAcceptor;
 
 use super::batch_executor::BatchExecutor;
@@ -251,9 +251,19 @@ pub(super) fn pending_resets_max(limits: &ConnectionLimits) -> usize {
 /// Whether the client begins with the preface of HTTP/2. Whatever was read is read again by hyper: with one read, so
 /// that the head of a request does not double hyper's buffer.
 async fn begins_with_preface(transport: &mut CountedTransport) -> io::Result<bool> {
-    let mut read = BytesMut::with_capacity(FIRST_READ_BYTES);
+    let mut read = Vec::new();
     while read.len() < PREFACE.len() && PREFACE.starts_with(&read) {
-        if transport.read_buf(&mut read).await? == 0 {
+        let before = read.len();
+        // On the stack: a connection that is silent holds no buffer.
+        poll_fn(|cx| {
+            let mut bytes = [0; FIRST_READ_BYTES];
+            let mut buffer = ReadBuf::new(&mut bytes);
+            ready!(Pin::new(&mut *transport).poll_read(cx, &mut buffer))?;
+            read.extend_from_slice(buffer.filled());
+            Poll::Ready(io::Result::Ok(()))
+        })
+        .await?;
+        if read.len() == before {
             break;
         }
     }

@@ -294,7 +294,7 @@ fn add(counter: &AtomicU64, more: u64) {
 }
 
 /// A worker with more requests in flight than this has many.
-const REQUESTS_MANY: usize = 500;
+const REQUESTS_MANY: usize = 250;
 
 thread_local! {
     /// The requests in flight of this worker.

@@ -77,6 +77,18 @@ impl<S, B> PanicGuard<S, B> {
     }
 }
 
+/// Copies a head out of hyper's buffer, of which it holds all.
+fn copy_head<B>(request: &mut Request<B>) {
+    for value in request.headers_mut().values_mut() {
+        if let Ok(copy) = HeaderValue::from_bytes(value.as_bytes()) {
+            *value = copy;
+        }
+    }
+    if let Ok(copy) = request.uri().to_string().parse() {
+        *request.uri_mut() = copy;
+    }
+}
+
 /// The memory of a head, about.
 fn head_bytes(headers: &HeaderMap) -> u64 {
     let field = |(name, value): (&http::HeaderName, &HeaderValue)| {
@@ -114,14 +126,18 @@ where
     type Error = ServeError;
     type Future = HyperFuture<S::Future, B>;
 
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         let is_http1 = request.version() != Version::HTTP_2;
         if is_http1 && let Some(response) = self.exchange.take_answer() {
             return HyperFuture::Answered { response: Some(response) };
         }
+        let takes = is_http1 && has_many_requests() && request.body().is_end_stream();
+        if takes {
+            copy_head(&mut request);
+        }
         let future = self.guard(request);
         match future.takeable {
-            Some((_, takeable)) if has_many_requests() && !self.state.is_request_open() => {
+            Some((_, takeable)) if takes => {
                 self.state.set_taken(true);
                 self.exchange.put(Taken::Request(Box::pin(future), takeable));
                 HyperFuture::Taken

@@ -6,22 +6,25 @@
 //!
 //! - **Its response is long.** [`LongBody`](super::long_body::LongBody) reads the rest of the body and holds no more than
 //!   one piece of it. The connection is given to hyper again for its next request.
-//! - **Its request is sent, and the worker has many.** When the response begins, hyper gets the connection again. It
-//!   writes a request like the first one, which is dropped, and reads the response.
+//! - **The worker has many requests.** The head of a request is written without hyper if the connection is new. When the
+//!   response begins, hyper gets the connection. It writes a request like the first one, which is dropped, and reads
+//!   the response.
 
 use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::header::TRANSFER_ENCODING;
+use http::{Method, Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{Builder, Connection, Parts, SendRequest};
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
+use tokio::io::AsyncWriteExt as _;
 
 use super::connect::{BUFFER_BYTES, ConnectError};
 use super::transport::{Transport, TransportProgress};
@@ -71,12 +74,13 @@ struct HandoverState {
 impl Http1Connection {
     /// Gives a connection to hyper.
     pub(super) async fn start(transport: Transport) -> Result<Self, ConnectError> {
+        Http1Connection::handshake(transport).await.map_err(ConnectError::Handshake)
+    }
+
+    pub(super) async fn handshake(transport: Transport) -> Result<Self, hyper::Error> {
         let progress = Arc::clone(transport.progress());
-        let (sender, connection) = Builder::new()
-            .max_buf_size(BUFFER_BYTES)
-            .handshake(TokioIo::new(transport))
-            .await
-            .map_err(ConnectError::Handshake)?;
+        let (sender, connection) =
+            Builder::new().max_buf_size(BUFFER_BYTES).handshake(TokioIo::new(transport)).await?;
         let handover = Arc::new(Handover::default());
         tokio::spawn(serve(connection, Arc::clone(&handover)));
         Ok(Http1Connection { sender, handover, progress })
@@ -86,35 +90,91 @@ impl Http1Connection {
     pub(super) async fn send_and_wait(
         &mut self,
         request: Request<RequestBody>,
-    ) -> Result<Response<Incoming>, TrySendError<Request<RequestBody>>> {
+    ) -> Result<Response<Incoming>, SendFailure> {
         let method = request.method().clone();
-        let mut sending = pin!(self.sender.try_send_request(request));
+        let mut sending = Box::pin(self.sender.try_send_request(request));
         let early = poll_fn(|cx| match sending.as_mut().poll(cx) {
             Poll::Ready(answered) => Poll::Ready(Some(answered)),
             Poll::Pending => self.progress.poll_flushed(cx).map(|()| None),
         });
         if let Some(answered) = early.await {
-            return answered;
+            return answered.map_err(SendFailure::of);
         }
         self.handover.begin();
         let handed_over = poll_fn(|cx| self.handover.poll_take(cx)).await;
-        let Some((mut transport, read_ahead)) = handed_over else { return sending.await };
+        let Some((mut transport, read_ahead)) = handed_over else {
+            return sending.await.map_err(SendFailure::of);
+        };
+        drop(sending);
         transport.unread(&read_ahead);
-        poll_fn(|cx| transport.poll_response(cx)).await;
-        transport.drop_request();
-        transport.progress().begin(true);
-        // The handshake does not wait for the upstream, and does not fail.
-        let Ok(connection) = Http1Connection::start(transport).await else { return sending.await };
+        drop(read_ahead);
+        let (connection, answered) = receive(transport, method).await?;
         *self = connection;
-        let mut again = Request::new(RequestBody::empty());
-        *again.method_mut() = method;
-        let answered = self.sender.try_send_request(again).await;
-        answered.map_err(|mut error| {
-            // Not the request of the caller, which was sent: it must not be retried.
-            drop(error.take_message());
-            error
-        })
+        Ok(answered)
     }
+}
+
+/// Why a request was not answered, and the request if nothing of it was sent.
+pub(super) struct SendFailure {
+    pub(super) error: hyper::Error,
+    pub(super) unsent: Option<Request<RequestBody>>,
+}
+
+impl SendFailure {
+    fn of(mut error: TrySendError<Request<RequestBody>>) -> Self {
+        SendFailure { unsent: error.take_message(), error: error.into_error() }
+    }
+}
+
+impl From<hyper::Error> for SendFailure {
+    fn from(error: hyper::Error) -> Self {
+        SendFailure { error, unsent: None }
+    }
+}
+
+/// Sends a request without a body on a connection that hyper does not have yet, and waits for its response.
+pub(super) async fn send_bare(
+    mut transport: Transport,
+    request: Request<RequestBody>,
+) -> Result<(Http1Connection, Response<Incoming>), SendFailure> {
+    let method = request.method().clone();
+    let head = encode_head(&request);
+    drop(request);
+    // hyper finds out what is wrong with the connection.
+    let sent = async { transport.write_all(&head).await.and(transport.flush().await) };
+    drop(sent.await);
+    drop(head);
+    receive(transport, method).await
+}
+
+/// A head as hyper writes it.
+fn encode_head(request: &Request<RequestBody>) -> Vec<u8> {
+    let mut head = format!("{} {} HTTP/1.1\r\n", request.method(), request.uri()).into_bytes();
+    for (name, value) in request.headers() {
+        if name != TRANSFER_ENCODING {
+            for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+                head.extend_from_slice(part);
+            }
+        }
+    }
+    head.extend_from_slice(b"\r\n");
+    head
+}
+
+/// Waits for the response to a request that was sent, then lets hyper read it.
+async fn receive(
+    mut transport: Transport,
+    method: Method,
+) -> Result<(Http1Connection, Response<Incoming>), SendFailure> {
+    poll_fn(|cx| transport.poll_response(cx)).await;
+    transport.drop_request();
+    transport.progress().begin(true);
+    let mut connection = Http1Connection::handshake(transport).await?;
+    let mut again = Request::new(RequestBody::empty());
+    *again.method_mut() = method;
+    // A retry would not send the request of the caller.
+    let answered = connection.sender.send_request(again).await?;
+    Ok((connection, answered))
 }
 
 /// Serves a connection until it ends or is handed over.

@@ -13,12 +13,13 @@ use tidegate_server::has_many_requests;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use super::connect::{BUFFER_BYTES, ConnectError, Connector, HttpConnection};
-use super::handover::{Handover, Http1Connection};
+use super::connect::{BUFFER_BYTES, ConnectError, Connector, OpenedTransport};
+use super::handover::{Handover, Http1Connection, send_bare};
 use super::host_health::HostHealth;
 use super::long_body::{LongBody, LongFraming, UpstreamBody};
 use super::origin::Origin;
 use super::pool::{Pools, SharedConnection, pool_index};
+use super::transport::Transport;
 use crate::body::RequestBody;
 use crate::settings::UpstreamSettings;
 
@@ -152,11 +153,17 @@ impl Host {
         {
             return Ok(self.lease_shared(pool_index, shared));
         }
-        let opened = connector.open(&self.origin, connect_timeout).await?;
+        let opened = connector.open_transport(&self.origin, connect_timeout).await?;
         self.opened.fetch_add(1, Ordering::Relaxed);
         Ok(match opened {
-            HttpConnection::Http1(connection) => self.lease_exclusive(pool_index, connection),
-            HttpConnection::Http2(sender) => {
+            OpenedTransport::Http1(transport) => {
+                let sender = match has_many_requests() {
+                    true => RequestSender::Bare(transport),
+                    false => RequestSender::Exclusive(Http1Connection::start(transport).await?),
+                };
+                self.lease_exclusive(pool_index, sender)
+            }
+            OpenedTransport::Http2(sender) => {
                 self.speaks_http2.store(true, Ordering::Relaxed);
                 self.lease_shared(pool_index, self.pools.add_shared(pool_index, sender))
             }
@@ -175,7 +182,8 @@ impl Host {
             // The last response was complete, so the connection is ready soon or closed.
             if sender.is_ready() || sender.ready().await.is_ok() {
                 self.reused.fetch_add(1, Ordering::Relaxed);
-                return Some(self.lease_exclusive(pool_index, connection));
+                let sender = RequestSender::Exclusive(connection);
+                return Some(self.lease_exclusive(pool_index, sender));
             }
         }
         None
@@ -184,15 +192,10 @@ impl Host {
     fn lease_exclusive(
         self: &Arc<Self>,
         pool_index: usize,
-        connection: Http1Connection,
+        sender: RequestSender,
     ) -> ConnectionLease {
         self.requests.fetch_add(1, Ordering::Relaxed);
-        ConnectionLease {
-            host: Arc::clone(self),
-            pool_index,
-            reusable: true,
-            sender: Some(RequestSender::Exclusive(connection)),
-        }
+        ConnectionLease { host: Arc::clone(self), pool_index, reusable: true, sender: Some(sender) }
     }
 
     fn lease_shared(
@@ -223,6 +226,8 @@ pub(crate) struct ConnectionLease {
 
 #[derive(Debug)]
 enum RequestSender {
+    /// A new connection that hyper does not have yet.
+    Bare(Transport),
     Exclusive(Http1Connection),
     /// A connection that was taken back from hyper.
     HandedOver(Arc<Handover>),
@@ -238,9 +243,10 @@ impl ConnectionLease {
     pub(super) const fn version(&self) -> Version {
         match self.sender {
             Some(RequestSender::Shared(_)) => Version::HTTP_2,
-            Some(RequestSender::Exclusive(_) | RequestSender::HandedOver(_)) | None => {
-                Version::HTTP_11
-            }
+            Some(
+                RequestSender::Bare(_) | RequestSender::Exclusive(_) | RequestSender::HandedOver(_),
+            )
+            | None => Version::HTTP_11,
         }
     }
 
@@ -255,27 +261,42 @@ impl ConnectionLease {
             *request = error.take_message();
             error.into_error()
         };
+        let upgrades = sent.headers().contains_key(UPGRADE);
+        let waits_bare = !upgrades && sent.body().is_empty();
+        if let Some(RequestSender::Bare(_)) = &self.sender
+            && let Some(RequestSender::Bare(transport)) = self.sender.take()
+        {
+            let connection = match waits_bare {
+                true => {
+                    // Boxed: otherwise the future of every request would have its size.
+                    let sending = Box::pin(send_bare(transport, sent));
+                    let (connection, answered) = sending.await.map_err(|failure| failure.error)?;
+                    self.sender = Some(RequestSender::Exclusive(connection));
+                    return Ok(answered);
+                }
+                false => Http1Connection::handshake(transport).await?,
+            };
+            self.sender = Some(RequestSender::Exclusive(connection));
+        }
         match &mut self.sender {
             Some(RequestSender::Exclusive(connection)) => {
-                let upgrades = sent.headers().contains_key(UPGRADE);
                 if upgrades {
                     connection.handover.allow_upgrade();
                 }
                 connection.progress.begin(!upgrades);
-                if has_many_requests()
-                    && sent.body().is_empty()
-                    && connection.handover.is_possible()
-                {
-                    // Boxed: otherwise the future of every request would have its size.
+                if waits_bare && has_many_requests() && connection.handover.is_possible() {
                     let sending = Box::pin(connection.send_and_wait(sent));
-                    return sending.await.map_err(&mut unsent);
+                    return sending.await.map_err(|failure| {
+                        *request = failure.unsent;
+                        failure.error
+                    });
                 }
                 connection.sender.try_send_request(sent).await.map_err(&mut unsent)
             }
             Some(RequestSender::Shared(shared)) => {
                 shared.sender.try_send_request(sent).await.map_err(&mut unsent)
             }
-            Some(RequestSender::HandedOver(_)) | None => {
+            Some(RequestSender::Bare(_) | RequestSender::HandedOver(_)) | None => {
                 unreachable!("a lease sends one request")
             }
         }

@@ -17,7 +17,9 @@ use tidegate_server::{BoundEndpoint, ConnectionLimits, Protocol, RequestBody, Se
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::client::{limited, tcp, until, within, workers};
+use crate::client::{
+    Client, Control, endpoint, limited, open, port_of, service, tcp, until, within, workers,
+};
 
 /// More than all buffers between the server and a client that does not read.
 const BYTES: usize = 16 * 1024 * 1024;
@@ -309,5 +311,98 @@ async fn a_server_that_stops_finishes_a_long_response_and_closes_its_connection(
         reader.whole_response().await;
         assert!(!reader.fill().await, "the connection is closed");
     }
+    assert_eq!(within("the stop", stopping).await.unwrap(), 0);
+}
+
+/// More requests than a worker has before it takes those over HTTP/1.1 from hyper.
+const MANY: usize = 600;
+
+/// Makes a worker have many requests, which wait in the service.
+async fn occupy(listening: &BoundEndpoint, control: &mut Control) -> Client {
+    let mut client = Client::two(tcp(listening).await).await;
+    for _ in 0..MANY {
+        tokio::spawn(client.send("/slow"));
+        control.slow_request().await;
+    }
+    client
+}
+
+#[tokio::test]
+async fn requests_that_wait_while_there_are_many_are_answered_as_usual() {
+    let server = Server::start(workers(1)).unwrap();
+    let (service, mut control) = service();
+    let listening = open(&server, endpoint(Protocol::Auto), service);
+    let many = occupy(&listening, &mut control).await;
+    let mut readers = Vec::new();
+    for (method, fields, more) in
+        [("GET", "", true), ("GET", "connection: close\r\n", false), ("HEAD", "", true)]
+    {
+        let mut reader = Reader { stream: tcp(&listening).await, bytes: Vec::new() };
+        let first = format!("{method} /slow-{method} HTTP/1.1\r\nhost: test\r\n{fields}\r\n");
+        reader.stream.write_all(first.as_bytes()).await.unwrap();
+        control.slow_request().await;
+        reader.stream.write_all(&request("/second", "")).await.unwrap();
+        readers.push((reader, method, more));
+    }
+    let mut posted = Reader { stream: tcp(&listening).await, bytes: Vec::new() };
+    let post = b"POST /slow-post HTTP/1.1\r\nhost: test\r\ncontent-length: 5\r\n\r\n";
+    posted.stream.write_all(post).await.unwrap();
+    control.slow_request().await;
+    control.let_go();
+    posted.stream.write_all(b"hello").await.unwrap();
+    assert_eq!(posted.response().await.1, b"/slow-post");
+    for (mut reader, method, more) in readers {
+        let head = match method {
+            "HEAD" => reader.until(b"\r\n\r\n").await.to_ascii_lowercase(),
+            _ => {
+                let (head, body) = reader.response().await;
+                assert_eq!(body, b"/slow-GET");
+                head
+            }
+        };
+        assert!(head.starts_with("http/1.1 200 ok\r\n"), "{head}");
+        assert!(head.contains(if method == "HEAD" { "content-length: 10" } else { "9" }), "{head}");
+        match more {
+            true => assert_eq!(reader.response().await.1, b"/second"),
+            false => assert!(!reader.fill().await, "the connection is closed"),
+        }
+    }
+    drop(many);
+}
+
+#[tokio::test]
+async fn a_client_that_disconnects_while_there_are_many_ends_its_request() {
+    let server = Server::start(workers(1)).unwrap();
+    let (service, mut control) = service();
+    let listening = open(&server, endpoint(Protocol::Auto), service);
+    let many = occupy(&listening, &mut control).await;
+    let before = control.alive();
+    let mut stream = tcp(&listening).await;
+    stream.write_all(&request("/slow", "")).await.unwrap();
+    control.slow_request().await;
+    assert!(control.alive() > before);
+    drop(stream);
+    until("the end of the request", || control.alive() == before).await;
+    drop(many);
+}
+
+#[tokio::test]
+async fn a_server_that_stops_while_there_are_many_answers_them_all() {
+    let server = Server::start(workers(1)).unwrap();
+    let (service, mut control) = service();
+    let listening = open(&server, endpoint(Protocol::Auto), service);
+    let many = occupy(&listening, &mut control).await;
+    let mut reader = Reader { stream: tcp(&listening).await, bytes: Vec::new() };
+    reader.stream.write_all(&request("/slow-one", "")).await.unwrap();
+    control.slow_request().await;
+    let stopping = tokio::spawn(server.stop(Duration::from_secs(60)));
+    until("the end of listening", || std::net::TcpStream::connect(port_of(&listening)).is_err())
+        .await;
+    control.let_go();
+    let (head, body) = reader.response().await;
+    assert_eq!(body, b"/slow-one");
+    assert!(head.contains("connection: close"), "{head}");
+    assert!(!reader.fill().await, "the connection is closed");
+    drop(many);
     assert_eq!(within("the stop", stopping).await.unwrap(), 0);
 }
