@@ -30,6 +30,9 @@ use super::connect::{BUFFER_BYTES, ConnectError};
 use super::transport::{Transport, TransportProgress};
 use crate::body::RequestBody;
 
+/// How often hyper is polled in a row for a response that has arrived: it writes, then reads, then answers.
+const RECEIVE_POLLS: usize = 3;
+
 /// What the task of a connection does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -48,6 +51,8 @@ pub(super) struct Http1Connection {
     pub(super) sender: SendRequest<RequestBody>,
     pub(super) handover: Arc<Handover>,
     pub(super) progress: Arc<TransportProgress>,
+    /// The connection, if no task serves it yet. Locked only so that it can be shared.
+    unserved: Mutex<Option<Box<Connection<TokioIo<Transport>, RequestBody>>>>,
 }
 
 /// The way of a connection between hyper's task and the body of a response.
@@ -78,12 +83,33 @@ impl Http1Connection {
     }
 
     pub(super) async fn handshake(transport: Transport) -> Result<Self, hyper::Error> {
+        let mut connection = Http1Connection::unserved(transport).await?;
+        connection.serve();
+        Ok(connection)
+    }
+
+    async fn unserved(transport: Transport) -> Result<Self, hyper::Error> {
         let progress = Arc::clone(transport.progress());
         let (sender, connection) =
             Builder::new().max_buf_size(BUFFER_BYTES).handshake(TokioIo::new(transport)).await?;
         let handover = Arc::new(Handover::default());
-        tokio::spawn(serve(connection, Arc::clone(&handover)));
-        Ok(Http1Connection { sender, handover, progress })
+        let unserved = Mutex::new(Some(Box::new(connection)));
+        Ok(Http1Connection { sender, handover, progress, unserved })
+    }
+
+    /// Lets a task serve the connection.
+    pub(super) fn serve(&mut self) {
+        if let Some(connection) = self.unserved.get_mut().take() {
+            tokio::spawn(serve(*connection, Arc::clone(&self.handover)));
+        }
+    }
+
+    /// Takes the connection back from hyper, for the body of a response.
+    pub(super) fn hand_over(&mut self) {
+        match self.unserved.get_mut().take() {
+            Some(connection) => self.handover.complete(*connection),
+            None => self.handover.begin(),
+        }
     }
 
     /// Sends a request without a body, and waits for its response without hyper.
@@ -169,11 +195,29 @@ async fn receive(
     poll_fn(|cx| transport.poll_response(cx)).await;
     transport.drop_request();
     transport.progress().begin(true);
-    let mut connection = Http1Connection::handshake(transport).await?;
+    let mut connection = Http1Connection::unserved(transport).await?;
     let mut again = Request::new(RequestBody::empty());
     *again.method_mut() = method;
     // A retry would not send the request of the caller.
-    let answered = connection.sender.send_request(again).await?;
+    let mut sending = Box::pin(connection.sender.send_request(again));
+    let serving = connection.unserved.get_mut();
+    // Served here and not by a task: the head has arrived, and of many responses only one is between two polls.
+    let answered = poll_fn(|cx| {
+        for _ in 0..RECEIVE_POLLS {
+            // Its error is returned to the request.
+            let ended =
+                serving.as_mut().is_none_or(|serving| Pin::new(serving).poll(cx).is_ready());
+            if ended {
+                *serving = None;
+            }
+            if let Poll::Ready(answered) = sending.as_mut().poll(cx) {
+                return Poll::Ready(answered);
+            }
+        }
+        Poll::Pending
+    });
+    let answered = answered.await?;
+    drop(sending);
     Ok((connection, answered))
 }
 
@@ -193,25 +237,11 @@ async fn serve(connection: Connection<TokioIo<Transport>, RequestBody>, handover
         if ended == Some(false) { Poll::Pending } else { Poll::Ready(None) }
     });
     match (taken.await, handover.order()) {
-        (Some(connection), Order::HandOver) => {
-            let Parts { io, read_buf, .. } = connection.into_parts();
-            let transport = io.into_inner();
-            transport.progress().release();
-            handover.state.lock().handed_over = Some((transport, read_buf));
-        }
+        (Some(connection), Order::HandOver) => return handover.complete(connection),
         (Some(connection), _) => drop(connection.with_upgrades().await),
         (None, _) => {}
     }
-    let mut state = handover.state.lock();
-    state.is_over = true;
-    let body = state.body.take();
-    // The waker holds the memory of this task.
-    let task = state.task.take();
-    drop(state);
-    drop(task);
-    if let Some(body) = body {
-        body.wake();
-    }
+    handover.end(None);
 }
 
 impl Handover {
@@ -240,6 +270,29 @@ impl Handover {
     /// Whether hyper's task would hand over the connection: not after a request that might have switched protocols.
     pub(super) fn is_possible(&self) -> bool {
         self.order() == Order::Serve
+    }
+
+    /// Takes a connection from hyper.
+    fn complete(&self, connection: Connection<TokioIo<Transport>, RequestBody>) {
+        let Parts { io, read_buf, .. } = connection.into_parts();
+        let transport = io.into_inner();
+        transport.progress().release();
+        self.end(Some((transport, read_buf)));
+    }
+
+    /// Records that hyper has no connection any more.
+    fn end(&self, handed_over: Option<(Transport, Bytes)>) {
+        let mut state = self.state.lock();
+        state.handed_over = handed_over;
+        state.is_over = true;
+        let body = state.body.take();
+        // The waker holds the memory of hyper's task.
+        let task = state.task.take();
+        drop(state);
+        drop(task);
+        if let Some(body) = body {
+            body.wake();
+        }
     }
 
     /// Asks hyper's task for the connection.

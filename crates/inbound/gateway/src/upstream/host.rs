@@ -314,7 +314,7 @@ impl ConnectionLease {
         body: Incoming,
         is_sent: bool,
     ) -> UpstreamBody {
-        let Some(RequestSender::Exclusive(connection)) = &self.sender else {
+        let Some(RequestSender::Exclusive(connection)) = &mut self.sender else {
             return UpstreamBody::Hyper(body);
         };
         let progress = &connection.progress;
@@ -328,8 +328,10 @@ impl ConnectionLease {
             if progress.is_withheld() {
                 progress.release();
             }
+            connection.serve();
             return UpstreamBody::Hyper(body);
         };
+        connection.hand_over();
         let handover = Arc::clone(&connection.handover);
         let stays_open = answer.version == Version::HTTP_11
             && answer

@@ -76,7 +76,6 @@ enum LongSource {
 impl LongBody {
     /// A body on a connection that is about to be handed over.
     pub(super) fn new(body: Incoming, framing: LongFraming, handover: Arc<Handover>) -> Self {
-        handover.begin();
         let source = LongSource::Hyper(body);
         LongBody { source, handover, framing, read_bytes: READ_BYTES_MIN }
     }
