@@ -219,11 +219,8 @@ impl<S: CounterStore, C: Clock> ActiveDocument<S, C> {
             return guard.fault(Fault::UpstreamBroken);
         };
         let (answer, body) = answer.into_parts();
-        let body = match has_body {
-            // hyper may still be sending it.
-            true => UpstreamBody::Hyper(body),
-            false => lease.take_body(&answer, body),
-        };
+        let sent = progress.as_ref().is_some_and(|body| body.state() == BodyState::Complete);
+        let body = lease.take_body(&answer, body, !has_body || sent);
         let mut answer = Response::from_parts(answer, body);
         contain(LimiterStage::Record, || guard.charge_reported(answer.headers_mut()));
         guard.answered(answer.status(), lease);
