@@ -251,8 +251,9 @@ impl CapacityDocument {
 
     /// Replaces the limits of the running target. The number of slots stays.
     ///
-    /// Lower limits hold when each member has sent its next heartbeat. Until then members pace by the limits that they
-    /// know, and as each uses its part of the slots, all together stay below the higher of both.
+    /// Each member paces by the new limits from its next heartbeat on. Until then it uses its slots' part of the limits
+    /// that it knows, so that all together stay below the highest limits of the last lease. Raising need not wait for
+    /// the others for that reason.
     ///
     /// # Errors
     /// When the number of slots differs.
@@ -268,6 +269,16 @@ impl CapacityDocument {
     /// Ends the settling: every holder of a lost document has registered or expired.
     pub const fn settle(&mut self) {
         self.settling = false;
+    }
+
+    /// Settles once more, under a new incarnation: members may use capacity that they do not hold by this document.
+    /// Slots have no owner until members whose leases last register them again.
+    pub(crate) fn settle_again(&mut self, incarnation: u64) {
+        self.incarnation = incarnation;
+        self.settling = true;
+        for slot in &mut self.slots {
+            slot.0 = 0;
+        }
     }
 
     /// The beats of all members, for [`crate::Observer`].

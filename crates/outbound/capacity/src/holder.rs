@@ -17,6 +17,19 @@ use crate::limits::TargetLimits;
 use crate::pacing::Pace;
 use crate::shares::Pool;
 
+/// What a member does when the store is lost: its lease has ended, and so have those of the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum StoreLost {
+    /// It sends nothing until the store is back.
+    #[default]
+    Stop,
+    /// It sends its part of the capacity: one of as many equal parts as there were members. Keeps the limits only if all
+    /// members lost the store and none joined.
+    SafeShare,
+    /// It sends at the pace of its reserve. Keeps the limits on the same terms, if the reserves together fit.
+    Floor,
+}
+
 /// How a member takes part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberTerms {
@@ -30,6 +43,8 @@ pub struct MemberTerms {
     pub reserve: u16,
     /// How long a lease lasts without a heartbeat.
     pub lease: Duration,
+    /// What it does without a store; the same for all members.
+    pub store_lost: StoreLost,
 }
 
 impl MemberTerms {
@@ -44,6 +59,7 @@ impl MemberTerms {
             weight: 1,
             reserve: 0,
             lease: Self::LEASE_DEFAULT,
+            store_lost: StoreLost::default(),
         }
     }
 }
@@ -91,7 +107,20 @@ pub struct LeaseHolder {
     deadline: Timestamp,
     guard: Nanos,
     grant: Option<Grant>,
+    /// The first and the last failure since the last confirmed heartbeat.
+    failures: Option<(Timestamp, Timestamp)>,
     observer: Observer,
+}
+
+/// What a member may use now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UsableShare {
+    /// The number of slots.
+    pub slots: u16,
+    /// Until when.
+    pub ends: Timestamp,
+    /// One of the slots, for services that know epochs. After the store was lost its epoch is an old one.
+    pub lease: Option<SlotLease>,
 }
 
 impl LeaseHolder {
@@ -107,6 +136,7 @@ impl LeaseHolder {
             deadline: Timestamp::EPOCH,
             guard: Self::GUARD_MIN,
             grant: None,
+            failures: None,
             observer: Observer::default(),
         }
     }
@@ -119,6 +149,48 @@ impl LeaseHolder {
     /// The slots that it may use at `now`.
     pub fn slots(&self, now: Timestamp) -> &[SlotLease] {
         if now < self.deadline { &self.slots } else { &[] }
+    }
+
+    /// What it may use at `now`: its slots while the lease lasts; after the store was lost, what its terms say.
+    pub fn usable(&self, now: Timestamp) -> UsableShare {
+        if now < self.deadline {
+            let slots = u16::try_from(self.slots.len()).unwrap_or(u16::MAX);
+            return UsableShare { slots, ends: self.deadline, lease: self.slots.first().copied() };
+        }
+        let none = UsableShare { slots: 0, ends: self.deadline, lease: None };
+        match &self.grant {
+            Some(grant) if self.has_lost_store(now) => {
+                let lease = grant.slots.first().copied();
+                let lease = lease.unwrap_or(SlotLease { slot: 0, epoch: 0 });
+                let slots = self.slots_without_store(grant);
+                UsableShare { slots, ends: Timestamp::MAX, lease: Some(lease) }
+            }
+            _ => none,
+        }
+    }
+
+    fn slots_without_store(&self, grant: &Grant) -> u16 {
+        let all = grant.limits.slots();
+        match self.terms.store_lost {
+            StoreLost::Stop => 0,
+            StoreLost::SafeShare => all / u16::try_from(grant.members.max(1)).unwrap_or(u16::MAX),
+            StoreLost::Floor => self.terms.reserve.min(all),
+        }
+    }
+
+    /// Whether heartbeats have failed for a whole lease: then the leases of all members have ended, if all lost the
+    /// store at the same time. A member that was frozen meanwhile tries a heartbeat first.
+    fn has_lost_store(&self, now: Timestamp) -> bool {
+        let lease = Nanos::from(self.terms.lease);
+        self.failures.is_some_and(|(first, last)| {
+            last >= first.after(lease) && now < last.after(lease) && now >= self.deadline
+        })
+    }
+
+    /// A heartbeat failed at `now`, or its answer was lost.
+    pub fn fail(&mut self, now: Timestamp) {
+        let (first, _) = self.failures.unwrap_or((now, now));
+        self.failures = Some((first, now));
     }
 
     /// The end of its lease, on its own clock.
@@ -150,6 +222,12 @@ impl LeaseHolder {
             let (limits, pools) = (fallback.limits.clone(), fallback.pools.clone());
             CapacityDocument::new(limits, pools, fallback.incarnation, fallback.epoch, settling)
         });
+        // The others may use their parts of the capacity until they have heard from the store too.
+        let used_without_store =
+            self.terms.store_lost != StoreLost::Stop && self.has_lost_store(now);
+        if used_without_store && !document.is_settling() {
+            document.settle_again(fallback.incarnation);
+        }
         self.observer.observe(&document, now);
         let unseen_for = lease.get().saturating_add(self.guard.get());
         if document.is_settling() && self.observer.incarnation_age(now).get() >= unseen_for {
@@ -191,6 +269,7 @@ impl LeaseHolder {
         self.deadline = prepared.read_at.after(Nanos::new(held));
         self.slots.clone_from(&prepared.grant.slots);
         self.grant = Some(prepared.grant);
+        self.failures = None;
     }
 
     /// Stops using all slots, before they are given back.

@@ -48,6 +48,7 @@ pub use document::{
 };
 pub use holder::{
     BrakeReport, DocumentReading, LeaseHolder, MemberTerms, NewTarget, PreparedHeartbeat,
+    StoreLost, UsableShare,
 };
 pub use limits::{Cost, Dimension, LimitsError, TargetLimit, TargetLimits};
 pub use member::{CostTooHigh, HeartbeatError, SendPermit, Target, TargetMember};

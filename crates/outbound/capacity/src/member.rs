@@ -290,6 +290,9 @@ async fn keep_leases<S: CapacityStore, C: Clock>(shared: Arc<Inner<S, C>>) {
         let outcome = heartbeat(&shared).await;
         let pause = {
             let mut state = shared.state.lock();
+            if outcome.is_err() {
+                state.holder.fail(shared.clock.now());
+            }
             state.last_error = outcome.err();
             let jitter = state.random_ppm();
             Duration::from(state.holder.pause(jitter))
@@ -373,8 +376,9 @@ impl MemberState {
                 let _ = self.brake.hold(Nanos::from_millis(hold.length_ms), now);
             }
         }
-        if grant.revision != self.revision {
-            self.revision = grant.revision;
+        self.revision = grant.revision;
+        // A document that was lost and made again may repeat a revision.
+        if grant.limits != self.limits {
             let pace = self.pace(&shared.target, now);
             self.pacer.set_limits(&grant.limits, pace, now);
             self.limits = grant.limits;
@@ -386,7 +390,7 @@ impl MemberState {
         let level = u64::from(target.utilisation_ppm.min(Pace::WHOLE))
             * u64::from(self.brake.level_ppm(now));
         Pace {
-            slots: u16::try_from(self.holder.slots(now).len()).unwrap_or(u16::MAX),
+            slots: self.holder.usable(now).slots,
             level_ppm: u32::try_from(level / u64::from(Pace::WHOLE)).unwrap_or(0),
         }
     }
@@ -398,9 +402,10 @@ impl MemberState {
 
     fn depart(&mut self, cost: Cost, now: Timestamp) -> DepartureStep {
         let closed = self.brake.closed_until(now).map(|until| until.since(now));
-        match self.pacer.earliest(cost, now, self.holder.deadline()) {
-            Departure::At(at) if at <= now => match self.holder.slots(now).first() {
-                Some(&lease) => {
+        let usable = self.holder.usable(now);
+        match self.pacer.earliest(cost, now, usable.ends) {
+            Departure::At(at) if at <= now => match usable.lease {
+                Some(lease) => {
                     self.pacer.depart(cost, now);
                     DepartureStep::Leave(lease)
                 }
