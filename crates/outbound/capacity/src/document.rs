@@ -5,10 +5,13 @@
 //! expired, records what this one wants, computes the fair shares, gives back the slots above its share, takes free ones
 //! up to it, and renews the rest. It does no I/O, so every store that can compare and set is enough.
 
+mod quotas;
+
 use serde::{Deserialize, Serialize};
 
-use crate::limits::{LimitsError, TargetLimits};
+use crate::limits::{LimitsError, TargetLimit, TargetLimits};
 use crate::pacing::Pace;
+use crate::quota::QuotaLedger;
 use crate::shares::{Pool, ShareRequest, fair_shares};
 
 /// The format that this version reads and writes.
@@ -33,6 +36,16 @@ pub struct CapacityDocument {
     last_number: u64,
     members: Vec<MemberEntry>,
     slots: Vec<SlotEntry>,
+    /// One for each limit over a long window, in their order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    quotas: Vec<QuotaLedger>,
+    /// The number of the chunk that was taken last.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    last_chunk: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// A target that is closed for a while, because it asked to wait.
@@ -156,6 +169,9 @@ impl CapacityDocument {
         settling: bool,
     ) -> Self {
         let slots = vec![SlotEntry(0, epoch); usize::from(limits.slots())];
+        let quotas = vec![QuotaLedger::default(); limits.quotas().count()];
+        // Numbers of an earlier document, which members may restore, begin elsewhere.
+        let last_chunk = if quotas.is_empty() { 0 } else { incarnation.wrapping_shl(16) };
         CapacityDocument {
             format: FORMAT,
             incarnation,
@@ -169,6 +185,8 @@ impl CapacityDocument {
             last_number: 0,
             members: Vec::new(),
             slots,
+            quotas,
+            last_chunk,
         }
     }
 
@@ -209,6 +227,9 @@ impl CapacityDocument {
         if self.slots.iter().any(|SlotEntry(owner, _)| *owner != 0 && self.member(*owner).is_none())
         {
             return inconsistent("a slot of an unknown member");
+        }
+        if self.quotas.len() != self.limits.quotas().count() {
+            return inconsistent("the number of quotas");
         }
         if self.brake_ppm > Pace::WHOLE {
             return inconsistent("the brake");
@@ -261,6 +282,15 @@ impl CapacityDocument {
         if limits.slots() != self.limits.slots() {
             return Err(LimitsError::Slots(limits.slots()));
         }
+        // What was taken of a quota stays counted if the quota is still there.
+        let kept = |limit: &TargetLimit| {
+            let same = |(old, _): &(&TargetLimit, &QuotaLedger)| {
+                old.dimension == limit.dimension && old.window_ms == limit.window_ms
+            };
+            let found = self.limits.quotas().zip(&self.quotas).find(same);
+            found.map(|(_, ledger)| ledger.clone()).unwrap_or_default()
+        };
+        self.quotas = limits.quotas().map(kept).collect();
         self.limits = limits;
         self.revision += 1;
         Ok(())

@@ -13,8 +13,9 @@ use std::time::Duration;
 use tidegate_algorithms::{Nanos, Timestamp};
 
 use crate::document::{CapacityDocument, Grant, Heartbeat, SlotLease, TooManyMembers};
-use crate::limits::TargetLimits;
+use crate::limits::{Cost, TargetLimit, TargetLimits};
 use crate::pacing::Pace;
+use crate::quota::{self, QuotaBudget, QuotaDemand, QuotaLedger};
 use crate::shares::Pool;
 
 /// What a member does when the store is lost: its lease has ended, and so have those of the others.
@@ -95,6 +96,8 @@ pub struct PreparedHeartbeat {
     /// The document to write if the one that was read is unchanged.
     pub document: CapacityDocument,
     grant: Grant,
+    /// The units of the chunk of each quota.
+    chunks: Vec<u64>,
     read_at: Timestamp,
 }
 
@@ -107,6 +110,12 @@ pub struct LeaseHolder {
     deadline: Timestamp,
     guard: Nanos,
     grant: Option<Grant>,
+    /// What it may spend of each quota.
+    budgets: Vec<QuotaBudget>,
+    /// What it asks of each quota.
+    quota_demands: Vec<QuotaDemand>,
+    /// What the last confirmed document counted, in case the store loses it.
+    quotas_known: Vec<QuotaLedger>,
     /// The first and the last failure since the last confirmed heartbeat.
     failures: Option<(Timestamp, Timestamp)>,
     observer: Observer,
@@ -136,6 +145,9 @@ impl LeaseHolder {
             deadline: Timestamp::EPOCH,
             guard: Self::GUARD_MIN,
             grant: None,
+            budgets: Vec::new(),
+            quota_demands: Vec::new(),
+            quotas_known: Vec::new(),
             failures: None,
             observer: Observer::default(),
         }
@@ -198,6 +210,39 @@ impl LeaseHolder {
         self.deadline
     }
 
+    /// Asks for chunks of the quotas in the next heartbeat: for what waits, and at least for the next record.
+    pub fn set_quota_demand(&mut self, backlog: Cost, next: Cost, now: Timestamp) {
+        let Some(grant) = &self.grant else { return };
+        let demand = |(index, limit): (usize, &TargetLimit)| {
+            let available = self.budgets.get(index).map_or(0, |budget| budget.available(now));
+            let (backlog, next) = (backlog.of(limit.dimension), next.of(limit.dimension));
+            // Ahead of time, so that sending does not wait for the store.
+            let is_low = available < quota::chunk_units(limit) / 2 || available < next;
+            QuotaDemand {
+                wants: if is_low { backlog.saturating_sub(available) } else { 0 },
+                needs: if available < next { next - available } else { 0 },
+            }
+        };
+        self.quota_demands = grant.limits.quotas().enumerate().map(demand).collect();
+    }
+
+    /// Whether the chunks that it holds pay for a record.
+    pub fn covers(&self, cost: Cost, now: Timestamp) -> bool {
+        let Some(grant) = &self.grant else { return true };
+        grant.limits.quotas().enumerate().all(|(index, limit)| {
+            let available = self.budgets.get(index).map_or(0, |budget| budget.available(now));
+            cost.of(limit.dimension) <= available
+        })
+    }
+
+    /// Spends chunks on a record that leaves, or on what it cost beyond its count.
+    pub fn spend(&mut self, cost: Cost, now: Timestamp) {
+        let Some(grant) = &self.grant else { return };
+        for (limit, budget) in grant.limits.quotas().zip(&mut self.budgets) {
+            budget.spend(cost.of(limit.dimension), now);
+        }
+    }
+
     /// What the last confirmed heartbeat returned.
     pub const fn grant(&self) -> Option<&Grant> {
         self.grant.as_ref()
@@ -228,6 +273,9 @@ impl LeaseHolder {
         if used_without_store && !document.is_settling() {
             document.settle_again(fallback.incarnation);
         }
+        if self.grant.as_ref().is_some_and(|grant| grant.incarnation != document.incarnation()) {
+            document.restore_chunks(&self.quotas_known);
+        }
         self.observer.observe(&document, now);
         let unseen_for = lease.get().saturating_add(self.guard.get());
         if document.is_settling() && self.observer.incarnation_age(now).get() >= unseen_for {
@@ -256,7 +304,31 @@ impl LeaseHolder {
         };
         let grant = document.heartbeat(&heartbeat)?;
         self.slots.retain(|lease| grant.slots.contains(lease));
-        Ok(PreparedHeartbeat { document, grant, read_at })
+        let chunks = self.take_chunks(&mut document, reading.store_time_ms, now);
+        Ok(PreparedHeartbeat { document, grant, chunks, read_at })
+    }
+
+    fn take_chunks(
+        &self,
+        document: &mut CapacityDocument,
+        store_time_ms: Option<u64>,
+        now: Timestamp,
+    ) -> Vec<u64> {
+        let counts_for: Vec<u64> = document
+            .limits()
+            .quotas()
+            .map(|limit| quota::term(limit).get().saturating_add(limit.window().get()))
+            .collect();
+        document.drop_passed_chunks(|index, chunk| match store_time_ms {
+            Some(store_time) if chunk.ends_ms() > 0 => chunk.ends_ms() <= store_time,
+            _ => {
+                let seen_for = self.observer.chunk_age(chunk.number(), now).get();
+                counts_for
+                    .get(index)
+                    .is_some_and(|span| seen_for >= span.saturating_add(self.guard.get()))
+            }
+        });
+        document.take_chunks(&self.quota_demands, store_time_ms)
     }
 
     /// Takes the slots and the new end of the lease: the store has confirmed the write at `now`.
@@ -268,6 +340,17 @@ impl LeaseHolder {
         let held = lease.saturating_sub(self.guard.get());
         self.deadline = prepared.read_at.after(Nanos::new(held));
         self.slots.clone_from(&prepared.grant.slots);
+        self.quotas_known = prepared.document.quotas().to_vec();
+        if self.grant.as_ref().is_none_or(|grant| grant.limits != prepared.grant.limits) {
+            // Chunks of other limits are void; they stay counted.
+            self.budgets = vec![QuotaBudget::default(); prepared.chunks.len()];
+        }
+        let budgets = self.budgets.iter_mut().zip(&prepared.chunks);
+        for ((budget, units), limit) in budgets.zip(prepared.grant.limits.quotas()) {
+            let term = quota::term(limit).get().saturating_sub(self.guard.get());
+            budget.add(*units, prepared.read_at.after(Nanos::new(term)));
+        }
+        self.quota_demands.clear();
         self.grant = Some(prepared.grant);
         self.failures = None;
     }
@@ -318,6 +401,8 @@ impl BrakeReport {
 pub(crate) struct Observer {
     incarnation: Option<(u64, Timestamp)>,
     members: HashMap<u64, (u64, Timestamp)>,
+    /// Since when it has seen each chunk of a quota.
+    chunks: HashMap<u64, Timestamp>,
 }
 
 impl Observer {
@@ -335,6 +420,13 @@ impl Observer {
             seen.insert(number, (beat, since));
         }
         self.members = seen;
+        let numbers = document.quotas().iter().flat_map(|ledger| ledger.chunks());
+        let since = |number| self.chunks.get(&number).copied().unwrap_or(now);
+        self.chunks = numbers.map(|chunk| (chunk.number(), since(chunk.number()))).collect();
+    }
+
+    fn chunk_age(&self, number: u64, now: Timestamp) -> Nanos {
+        self.chunks.get(&number).map_or(Nanos::ZERO, |since| now.since(*since))
     }
 
     fn incarnation_age(&self, now: Timestamp) -> Nanos {

@@ -14,6 +14,7 @@ fn play(scene: Scene, seed: u64) -> Fleet {
     let mut fleet = Fleet::new(scene, seed);
     fleet.run();
     fleet.check_windows(seed);
+    fleet.check_quota(seed);
     fleet
 }
 
@@ -130,5 +131,33 @@ fn without_a_store_members_use_their_reserves() {
         let sent = fleet.units_between(lost + 25 * SECOND, back);
         // Four members with one slot of 25 a second each.
         assert!(sent > 0 && sent <= 4 * 25 * 35, "seed {seed}: {sent}");
+    }
+}
+
+/// 5,000 units in two minutes, of 60,000 that the limit for a second would allow.
+fn quota_scene(faults: Faults, store_clock: bool) -> Scene {
+    Scene { quota: Some((5_000, 120)), seconds: 400, faults, store_clock, ..scene() }
+}
+
+#[test]
+fn members_use_a_quota_and_never_exceed_it_in_any_window() {
+    for seed in 0..2 {
+        let fleet = play(quota_scene(Faults::default(), seed % 2 == 0), seed);
+        // The window, a chunk's term and the settling leave three windows in 400 s, without the last chunks of each.
+        let used = fleet.units_sent();
+        assert!(used >= 2 * 5_000, "seed {seed}: {used}");
+    }
+}
+
+#[test]
+fn no_fault_makes_the_fleet_exceed_a_quota() {
+    for seed in 0..4 {
+        // A chunk is forgotten if its member dies and the store forgets at the same time.
+        let apart = match seed % 2 {
+            0 => Faults { wiped: 0, ..ALL_FAULTS },
+            _ => Faults { killed: 0, frozen: 0, ..ALL_FAULTS },
+        };
+        let fleet = play(quota_scene(Faults { limit_changes: 5, ..apart }, seed < 2), seed);
+        assert!(fleet.units_sent() > 1_000, "seed {seed}");
     }
 }

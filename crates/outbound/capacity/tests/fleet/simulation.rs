@@ -65,6 +65,8 @@ pub(crate) struct Scene {
     pub(crate) seconds: u64,
     pub(crate) store_lost: StoreLost,
     pub(crate) reserve: u16,
+    /// An amount over a window of this many seconds, if there is a quota.
+    pub(crate) quota: Option<(u64, u64)>,
     pub(crate) faults: Faults,
 }
 
@@ -76,6 +78,19 @@ enum Event {
     Confirm(usize, PreparedHeartbeat),
     Send(usize),
     Second,
+}
+
+impl Scene {
+    /// The limits of the scene, with this much in a second.
+    fn limits(&self, amount: u64) -> TargetLimits {
+        let mut limits = vec![TargetLimit::per_second(Dimension::Units, amount)];
+        limits.extend(self.quota.map(|(amount, seconds)| TargetLimit {
+            dimension: Dimension::Units,
+            amount,
+            window_ms: seconds * 1_000,
+        }));
+        TargetLimits::with_slots(limits, self.slots).unwrap()
+    }
 }
 
 pub(crate) struct Member {
@@ -90,6 +105,8 @@ pub(crate) struct Member {
     pub(crate) sending: bool,
     pub(crate) wants: u16,
     pub(crate) next_cost: u64,
+    /// Whether no chunk of the quota pays for the next record.
+    pub(crate) missing: bool,
 }
 
 pub(crate) struct Fleet {
@@ -125,8 +142,7 @@ pub(crate) struct StoreFigures {
 
 impl Fleet {
     pub(crate) fn new(scene: Scene, seed: u64) -> Self {
-        let limit = TargetLimit::per_second(Dimension::Units, scene.limit);
-        let limits = TargetLimits::with_slots(vec![limit], scene.slots).unwrap();
+        let limits = scene.limits(scene.limit);
         let mut fleet = Fleet {
             random: Random(seed),
             limits,
@@ -170,6 +186,7 @@ impl Fleet {
             sending: false,
             wants: self.scene.slots,
             next_cost,
+            missing: false,
         });
         let start = self.random.below(SECOND);
         self.after(start, Event::Beat(index));
@@ -317,6 +334,8 @@ impl Fleet {
         // Slots are given back only when their use has passed.
         let wants = if state.pacer.is_idle(now) { state.wants } else { state.wants.max(1) };
         state.holder.set_wants(wants);
+        let next = if state.missing { state.next_cost } else { 0 };
+        state.holder.set_quota_demand(Cost::units(10_000), Cost::units(next), now);
         let reading =
             DocumentReading { document, store_time_ms: (store_time > 0).then_some(store_time) };
         let prepared =
@@ -358,9 +377,7 @@ impl Fleet {
         let Some((bytes, version)) = &self.store else { return };
         let mut document = CapacityDocument::decode(bytes).unwrap();
         let amount = self.scene.limit / 4 + self.random.below(2 * self.scene.limit);
-        let limit = TargetLimit::per_second(Dimension::Units, amount);
-        let limits = TargetLimits::with_slots(vec![limit], self.scene.slots).unwrap();
-        document.set_limits(limits).unwrap();
+        document.set_limits(self.scene.limits(amount)).unwrap();
         self.version = self.version.max(*version) + 1;
         self.store = Some((document.encode().unwrap(), self.version));
         self.note_limit(document.limits());
@@ -402,6 +419,12 @@ impl Fleet {
             self.after(delay, Event::Send(member));
             return;
         }
+        state.missing = !state.holder.covers(cost, now);
+        if state.missing {
+            // The next heartbeat asks for a chunk.
+            return;
+        }
+        state.holder.spend(cost, now);
         state.pacer.depart(cost, now);
         self.sent.push((self.now, state.next_cost));
         let next_cost = 1 + self.random.below(self.scene.cost_max);
@@ -476,6 +499,20 @@ impl Fleet {
         }
     }
 
+    /// Checks every window of the quota.
+    pub(crate) fn check_quota(&self, seed: u64) {
+        let Some((amount, seconds)) = self.scene.quota else { return };
+        let (mut first, mut inside) = (0, 0);
+        for (at, cost) in &self.sent {
+            inside += cost;
+            while self.sent[first].0 + seconds * SECOND <= *at {
+                inside -= self.sent[first].1;
+                first += 1;
+            }
+            assert!(inside <= amount, "seed {seed}: {inside} of {amount} at {at}");
+        }
+    }
+
     pub(crate) fn units_between(&self, from: u64, until: u64) -> u64 {
         let within = self.sent.iter().filter(|(at, _)| (from..until).contains(at));
         within.map(|(_, cost)| cost).sum()
@@ -497,6 +534,7 @@ pub(crate) fn scene() -> Scene {
         seconds: 120,
         store_lost: StoreLost::Stop,
         reserve: 0,
+        quota: None,
         faults: Faults::default(),
     }
 }
