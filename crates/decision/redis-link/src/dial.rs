@@ -16,7 +16,6 @@ use tokio_rustls::TlsConnector;
 
 use crate::error::{self, FailureKind, LinkError, unavailable};
 use crate::settings::{Login, RedisAddress, RedisSettings, RedisSettingsError, Secret};
-use crate::tls;
 
 /// Opens connections to any address, with the login and TLS of the settings.
 #[derive(Clone)]
@@ -48,7 +47,8 @@ pub(crate) enum Peer {
 impl Dialer {
     pub(crate) fn new(settings: Arc<RedisSettings>) -> Result<Self, RedisSettingsError> {
         settings.check()?;
-        let tls = settings.tls.as_ref().map(tls::connector).transpose()?;
+        let tls = settings.tls.as_ref().map(|tls| tls.connector(&[])).transpose();
+        let tls = tls.map_err(|error| RedisSettingsError(error.to_string()))?;
         Ok(Dialer { settings, tls })
     }
 

@@ -14,6 +14,7 @@ use std::time::Duration;
 use tidegate_macros::defaults;
 
 pub use secret::{Login, Password, Secret};
+pub use tidegate_client_tls::{ClientTls, NameCheck};
 
 /// Slots are renewed at a third of their lease, by a loop that runs ten times a second.
 const SLOT_LEASE_MIN: Duration = Duration::from_millis(300);
@@ -47,7 +48,7 @@ defaults! {
         /// The prefix of every key. Default `tg`.
         pub prefix: String = "tg".to_owned(),
         /// TLS settings, for servers and sentinels; none connects without TLS.
-        pub tls: Option<RedisTls>,
+        pub tls: Option<ClientTls>,
         /// Connections to each server. Default 1: concurrent calls share pipelines, so one connection carries many.
         pub connections: usize = 1,
         /// The deadline of a call that does not set its own. Default 250 ms: a server in another region of the same
@@ -93,27 +94,6 @@ pub enum RedisAddress {
     },
     /// A Unix socket.
     Unix(PathBuf),
-}
-
-/// TLS settings.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RedisTls {
-    /// Trusted certificate authorities, as a PEM file; none means those of the system.
-    pub roots: Option<PathBuf>,
-    /// The client certificate and its key, as PEM files, for servers that demand one.
-    pub identity: Option<(PathBuf, PathBuf)>,
-    /// Whether the server's name is verified.
-    pub names: NameCheck,
-}
-
-/// Whether the name in the server's certificate is verified.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum NameCheck {
-    /// It must be the name that was connected to.
-    #[default]
-    Strict,
-    /// Any name, if a trusted authority signed the certificate.
-    Any,
 }
 
 /// Why settings are invalid. Never contains a password.

@@ -73,4 +73,4 @@ pub use settings::{DebugParts, DebugSettings, LogLevel};
 pub use state_page::StoreReading;
 pub use tail::TailMode;
 pub use tidegate_history::HistoryFileError;
-pub use try_page::{TriedHead, TriedRoute};
+pub use try_page::{TrialDescriptor, TriedHead, TriedRoute};

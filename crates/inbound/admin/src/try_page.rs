@@ -33,6 +33,9 @@ pub struct TriedHead {
     pub client: Option<IpAddr>,
 }
 
+/// A descriptor of a trial: keys and values, and its cost if it has one.
+pub type TrialDescriptor = (Vec<(String, String)>, Option<u64>);
+
 /// What the gateway makes of a head.
 #[derive(Clone, Debug, Default)]
 pub struct TriedRoute {
@@ -45,7 +48,7 @@ pub struct TriedRoute {
     /// The domain of its rules.
     pub domain: String,
     /// Its descriptors: keys and values, and the cost.
-    pub descriptors: Vec<(Vec<(String, String)>, Option<u64>)>,
+    pub descriptors: Vec<TrialDescriptor>,
     /// Why the gateway would reject it before its limits: status, code and text.
     pub fault: Option<(u16, &'static str, String)>,
     /// Whether the route is exempt from limits and protection.

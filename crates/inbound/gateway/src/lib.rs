@@ -117,15 +117,15 @@ pub use refusal_samples::RefusedRequest;
 pub use service::{Gateway, GatewayFuture, GatewayParts};
 pub use settings::{
     AccessLogFormat, AccessLogSettings, AddressFrom, AnswerSettings, ApiKeySettings, CallerFormat,
-    CategoryRule, CategorySettings, CostSettings, DelaySettings, DescriptorSettings, Ejection,
-    EntrySettings, EscapedSlashes, GatewayError, GatewaySettings, HeadSettings, HeaderEdit,
-    HealthCheck, HostHeader, InvalidCredential, JwtKey, JwtSettings, KeySetUrl, PathMatch,
-    PathRewrite, PoolSettings, PresentedIn, ProvenanceSettings, QueueSettings, RouteSettings,
-    SettingProblem, Timeouts, UpstreamProtocol, UpstreamSettings, UpstreamTls, ValueFrom,
+    CategoryRule, CategorySettings, ClientTls, CostSettings, DelaySettings, DescriptorSettings,
+    Ejection, EntrySettings, EscapedSlashes, GatewayError, GatewaySettings, HeadSettings,
+    HeaderEdit, HealthCheck, HostHeader, InvalidCredential, JwtKey, JwtSettings, KeySetUrl,
+    PathMatch, PathRewrite, PoolSettings, PresentedIn, ProvenanceSettings, QueueSettings,
+    RouteSettings, SettingProblem, Timeouts, UpstreamProtocol, UpstreamSettings, ValueFrom,
     WhenMissing,
 };
 pub use tally::GatewayReading;
-pub use trial::RequestTrial;
+pub use trial::{RequestTrial, TrialDescriptor};
 pub use upstream::HostState;
 
 pub use tidegate_document::Size;

@@ -25,11 +25,12 @@ pub use describe::{
 };
 pub use route::{HeaderEdit, HostHeader, PathMatch, PathRewrite, RouteSettings};
 pub use upstream::{
-    Ejection, HealthCheck, PoolSettings, Timeouts, UpstreamProtocol, UpstreamSettings, UpstreamTls,
+    Ejection, HealthCheck, PoolSettings, Timeouts, UpstreamProtocol, UpstreamSettings,
 };
 
 pub use tidegate_admission::DelaySettings;
 use tidegate_answers::{HeaderSet, HeadersOn};
+pub use tidegate_client_tls::ClientTls;
 use tidegate_macros::defaults;
 
 /// Larger counts are mistakes.

@@ -16,6 +16,9 @@ use super::head::{HeadCheck, examine};
 use super::route::find_route;
 use super::service::Gateway;
 
+/// A descriptor of a trial: keys and values, and its cost if it has one.
+pub type TrialDescriptor = (Vec<(String, String)>, Option<u64>);
+
 /// A request as the gateway sees it.
 #[derive(Clone, Debug, Default)]
 pub struct RequestTrial {
@@ -28,7 +31,7 @@ pub struct RequestTrial {
     /// The domain of its rules.
     pub domain: String,
     /// Its descriptors: keys and values, and the cost of each if it has one.
-    pub descriptors: Vec<(Vec<(String, String)>, Option<u64>)>,
+    pub descriptors: Vec<TrialDescriptor>,
     /// Why it would be rejected before its limits: status, code and text.
     pub fault: Option<(u16, &'static str, &'static str)>,
     /// Whether the route is exempt from limits and protection.

@@ -10,8 +10,8 @@ use std::time::Duration;
 use percent_encoding::percent_decode_str;
 
 use super::{
-    Login, NameCheck, Password, RedisAddress, RedisServers, RedisSettings, RedisSettingsError,
-    RedisTls, Secret, SettingsResult,
+    ClientTls, Login, NameCheck, Password, RedisAddress, RedisServers, RedisSettings,
+    RedisSettingsError, Secret, SettingsResult,
 };
 
 const SERVER_PORT: u16 = 6379;
@@ -45,7 +45,7 @@ pub(super) fn read(url: &str) -> SettingsResult<RedisSettings> {
     let (kind, tls) = kind(scheme)?;
     let parts = split(rest);
     let mut settings = RedisSettings::new(servers(kind, &parts)?);
-    settings.tls = tls.then(RedisTls::default);
+    settings.tls = tls.then(ClientTls::default);
     if let Some(database) = database(kind, parts.path) {
         settings.database = number("the database", database)?;
     }
@@ -193,9 +193,9 @@ fn set_tls(settings: &mut RedisSettings, name: &str, value: &str) -> SettingsRes
     let Some(tls) = &mut settings.tls else {
         return wrong(&format!("{name} is for TLS: begin the URL with rediss"));
     };
-    let pair = |tls: &RedisTls| tls.identity.clone().unwrap_or_default();
+    let pair = |tls: &ClientTls| tls.identity.clone().unwrap_or_default();
     match (name, value) {
-        ("roots", path) => tls.roots = Some(path.into()),
+        ("roots", path) => tls.authority = Some(path.into()),
         ("certificate", path) => tls.identity = Some((path.into(), pair(tls).1)),
         ("key", path) => tls.identity = Some((pair(tls).0, path.into())),
         ("name_check", "on") => tls.names = NameCheck::Strict,

@@ -108,7 +108,7 @@ impl Connector {
         tls: Option<TlsConnector>,
         settings: &UpstreamSettings,
     ) -> Result<Self, ConnectError> {
-        let name = settings.tls.server_name.clone().map(ServerName::try_from);
+        let name = settings.server_name.clone().map(ServerName::try_from);
         let server_name = name.transpose().map_err(|_| ConnectError::ServerName)?;
         Ok(Connector { tls, server_name, protocol: settings.protocol })
     }
