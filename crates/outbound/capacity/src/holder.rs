@@ -220,7 +220,7 @@ impl LeaseHolder {
             let is_low = available < quota::chunk_units(limit) / 2 || available < next;
             QuotaDemand {
                 wants: if is_low { backlog.saturating_sub(available) } else { 0 },
-                needs: if available < next { next - available } else { 0 },
+                needs: next.saturating_sub(available),
             }
         };
         self.quota_demands = grant.limits.quotas().enumerate().map(demand).collect();
