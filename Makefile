@@ -45,7 +45,7 @@ tools: ## Install what the tests run beside Tidegate: Envoy, Redis, Valkey, Post
 	tools/install-envoy
 	tools/install-redis
 	tools/install-postgres
-	tools/install-brokers
+	tools/install-lease-stores
 	tools/install-chromium
 
 fmt: ## Check the format

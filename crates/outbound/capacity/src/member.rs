@@ -13,7 +13,7 @@ use tokio::sync::{Mutex as QueueMutex, Notify};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::boot_clock::BootClock;
+use crate::boot_clock::{BootClock, seconds_since_1970};
 use crate::brake::{Brake, TargetAnswer};
 use crate::document::{CapacityDocument, DocumentError, SlotLease, TooManyMembers};
 use crate::holder::{
@@ -111,6 +111,8 @@ struct MemberState {
     limits: TargetLimits,
     revision: u64,
     backlog: Cost,
+    /// The next record, while no chunk of a quota pays for it.
+    missing: Option<Cost>,
     /// A hold that the other members do not know of yet.
     hold_ms: Option<u64>,
     hold_seen: u64,
@@ -135,7 +137,8 @@ impl<S: CapacityStore, C: Clock> TargetMember<S, C> {
             brake: Brake::new(target.hold_max.into()),
             limits,
             revision: 0,
-            backlog: Cost { operations: 0, bytes: 0, units: 0 },
+            backlog: Cost::NONE,
+            missing: None,
             hold_ms: None,
             hold_seen: 0,
             random: seed(&terms.name, clock.now()),
@@ -183,7 +186,12 @@ impl<S: CapacityStore, C: Clock> TargetMember<S, C> {
                     return Err(CostTooHigh);
                 }
                 state.update_pace(&shared.target, now);
-                match state.depart(cost, now) {
+                let asked = state.missing.is_some();
+                let step = state.depart(cost, now);
+                if state.missing.is_some() && !asked {
+                    shared.demand.notify_one();
+                }
+                match step {
                     DepartureStep::Leave(lease) => return Ok(SendPermit { shared, cost, lease }),
                     DepartureStep::Wait(wait) => wait,
                 }
@@ -272,6 +280,7 @@ impl<S: CapacityStore, C: Clock> SendPermit<'_, S, C> {
         let mut state = self.shared.state.lock();
         if let Some(real) = real_cost {
             state.pacer.correct(self.cost, real, now);
+            state.holder.spend(real.beyond(self.cost), now);
         }
         let hold = state.brake.record(answer, now);
         if let Some(hold) = hold {
@@ -290,6 +299,9 @@ async fn keep_leases<S: CapacityStore, C: Clock>(shared: Arc<Inner<S, C>>) {
         let outcome = heartbeat(&shared).await;
         let pause = {
             let mut state = shared.state.lock();
+            if outcome.is_err() {
+                state.holder.fail(shared.clock.now());
+            }
             state.last_error = outcome.err();
             let jitter = state.random_ppm();
             Duration::from(state.holder.pause(jitter))
@@ -337,12 +349,13 @@ impl MemberState {
         // Slots are given back only when the records sent under them no longer count.
         let wants = if self.pacer.is_idle(now) { wants } else { wants.max(1) };
         self.holder.set_wants(wants);
-        let created = read.time_ms.unwrap_or(now.as_nanos() / 1_000_000);
+        let next = self.missing.unwrap_or(Cost::NONE);
+        self.holder.set_quota_demand(self.backlog, next, now);
         let fallback = NewTarget {
             limits: shared.target.limits.clone(),
             pools: shared.target.pools.clone(),
             incarnation: self.next_random() >> 16,
-            epoch: created / 1_000,
+            epoch: seconds_since_1970(),
             may_have_holders: shared.store.outlived_by_members(),
         };
         let report = BrakeReport { level_ppm: self.brake.own_level_ppm(), hold_ms: self.hold_ms };
@@ -373,8 +386,9 @@ impl MemberState {
                 let _ = self.brake.hold(Nanos::from_millis(hold.length_ms), now);
             }
         }
-        if grant.revision != self.revision {
-            self.revision = grant.revision;
+        self.revision = grant.revision;
+        // A document that was lost and made again may repeat a revision.
+        if grant.limits != self.limits {
             let pace = self.pace(&shared.target, now);
             self.pacer.set_limits(&grant.limits, pace, now);
             self.limits = grant.limits;
@@ -386,7 +400,7 @@ impl MemberState {
         let level = u64::from(target.utilisation_ppm.min(Pace::WHOLE))
             * u64::from(self.brake.level_ppm(now));
         Pace {
-            slots: u16::try_from(self.holder.slots(now).len()).unwrap_or(u16::MAX),
+            slots: self.holder.usable(now).slots,
             level_ppm: u32::try_from(level / u64::from(Pace::WHOLE)).unwrap_or(0),
         }
     }
@@ -398,9 +412,16 @@ impl MemberState {
 
     fn depart(&mut self, cost: Cost, now: Timestamp) -> DepartureStep {
         let closed = self.brake.closed_until(now).map(|until| until.since(now));
-        match self.pacer.earliest(cost, now, self.holder.deadline()) {
-            Departure::At(at) if at <= now => match self.holder.slots(now).first() {
-                Some(&lease) => {
+        let usable = self.holder.usable(now);
+        match self.pacer.earliest(cost, now, usable.ends) {
+            Departure::At(at) if at <= now && !self.holder.covers(cost, now) => {
+                self.missing = Some(cost);
+                DepartureStep::Wait(LOOK_AGAIN)
+            }
+            Departure::At(at) if at <= now => match usable.lease {
+                Some(lease) => {
+                    self.missing = None;
+                    self.holder.spend(cost, now);
                     self.pacer.depart(cost, now);
                     DepartureStep::Leave(lease)
                 }
