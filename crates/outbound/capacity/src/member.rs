@@ -197,6 +197,11 @@ impl<S: CapacityStore, C: Clock> TargetMember<S, C> {
         }
     }
 
+    /// Whether all slots together could pay for a record within a lease.
+    pub fn can_pay(&self, cost: Cost) -> bool {
+        self.shared.state.lock().limits.fits_lease(cost, self.shared.terms.lease)
+    }
+
     /// What it may send now, and what binds it.
     pub fn status(&self) -> MemberStatus {
         let shared = &self.shared;
