@@ -77,7 +77,7 @@ pub struct Fullness {
 
 impl Fullness {
     /// Checks whether a batch of this many records and bytes fits; an empty one always does.
-    pub(crate) fn check(
+    pub fn check(
         stats: &QueueStats,
         settings: &QueueSettings,
         batch_records: u64,

@@ -98,11 +98,7 @@ impl QueueSettings {
     }
 
     /// Checks a batch, before anything of it is stored.
-    pub(crate) fn validate_batch(
-        &self,
-        batch: &[NewRecord],
-        now: Timestamp,
-    ) -> Result<(), QueueError> {
+    pub fn validate_batch(&self, batch: &[NewRecord], now: Timestamp) -> Result<(), QueueError> {
         let mut bytes = 0_u64;
         for (index, record) in batch.iter().enumerate() {
             let invalid = |problem| QueueError::InvalidRecord { index, problem };
@@ -120,7 +116,7 @@ impl QueueSettings {
     }
 
     /// The key whose records are delivered one at a time, in order.
-    pub(crate) fn serial_key<'a>(&self, record: &'a NewRecord) -> Option<&'a str> {
+    pub fn serial_key<'a>(&self, record: &'a NewRecord) -> Option<&'a str> {
         match self.order {
             OrderMode::None => None,
             OrderMode::Key => record.order_key.as_deref(),
@@ -130,7 +126,7 @@ impl QueueSettings {
     }
 
     /// When a record that may be sent from `waiting_since` on becomes a dead letter.
-    pub(crate) fn deadline(&self, own: Option<Timestamp>, waiting_since: Timestamp) -> Timestamp {
+    pub fn deadline(&self, own: Option<Timestamp>, waiting_since: Timestamp) -> Timestamp {
         let by_age = self.age_max.map(|age| waiting_since.after(Nanos::from(age)));
         own.unwrap_or(Timestamp::MAX).min(by_age.unwrap_or(Timestamp::MAX))
     }
