@@ -169,6 +169,15 @@ impl Forwarder {
         Some(Arc::clone(&self.lane(record_type).ok()?.queue))
     }
 
+    /// The targets of the record types, each once.
+    pub fn targets(&self) -> Vec<String> {
+        let mut targets: Vec<String> =
+            self.lanes.read().values().map(|lane| lane.target.clone()).collect();
+        targets.sort_unstable();
+        targets.dedup();
+        targets
+    }
+
     /// The lease store.
     pub const fn leases(&self) -> &LeaseStore {
         &self.parts.leases

@@ -13,17 +13,21 @@
 //! | when a failed record is tried again | `retry` |
 //! | whether the target answers at all | `health` |
 //! | plans, forecasts and what binds the rate | `forecast` |
+//! | the HTTP API | `api` |
 //!
 //! How a record is sent is the processor's business, see `tidegate_delivery`.
 
+mod api;
 mod forecast;
 mod forwarder;
 mod health;
 mod lane;
 mod lease_store;
+mod metrics;
 mod retry;
 mod settings;
 
+pub use api::{ApiBody, ForwardApi, ForwardApiSettings};
 pub use forecast::{
     BindingCause, ForecastInput, ForecastView, GRANT_SPAN, Outlook, Plan, PlanInput, RateHistory,
     SecondCounts, SenderState, binding_cause, forecast, plan,
@@ -32,5 +36,6 @@ pub use forwarder::{CountsView, Forwarder, ForwarderParts, JobProgress, TypeStat
 pub use health::TargetHealth;
 pub use lane::{AcceptError, LaneMode, SharedClock};
 pub use lease_store::{ChangeLimitsError, LeaseStore};
+pub use metrics::FORWARDER_METRICS;
 pub use retry::{AmbiguousRule, RetryBudget, RetryDecision, RetryPolicy};
 pub use settings::TypeSettings;

@@ -166,7 +166,7 @@ pub(crate) fn most_in(arrivals: &[Arrival], window: Duration, of: impl Fn(&Arriv
 
 /// A forwarder with its target.
 pub(crate) struct Bench {
-    pub(crate) forwarder: Forwarder,
+    pub(crate) forwarder: Arc<Forwarder>,
     pub(crate) target: Arc<TestTarget>,
     pub(crate) began: Instant,
 }
@@ -217,7 +217,7 @@ impl Bench {
             clock,
             seed: 1,
         };
-        let forwarder = Forwarder::new(parts);
+        let forwarder = Arc::new(Forwarder::new(parts));
         forwarder.add(target, settings, Arc::clone(&answers) as Arc<dyn Processor>).await.unwrap();
         Bench { forwarder, target: answers, began: Instant::now() }
     }
