@@ -23,7 +23,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("inbound/http-api", &["access", "admission", "answers", "engine", "metrics", "rules"]),
     (
         "inbound/gateway",
-        &["admission", "answers", "document", "engine", "metrics", "overload", "server"],
+        &["admission", "answers", "document", "engine", "metrics", "overload", "queue", "server"],
     ),
     ("inbound/admin", &["access", "answers", "engine", "metrics", "overload", "statsd", "words"]),
     ("inbound/tower-layer", &["admission", "answers", "engine", "overload"]),
@@ -57,12 +57,14 @@ const EDGES: &[(&str, &[&str])] = &[
             "admin",
             "admission",
             "answers",
+            "delivery",
             "document",
             "engine",
             "gateway",
             "http-api",
             "metrics",
             "overload",
+            "queue",
             "redis-board",
             "rls",
             "rules",
@@ -87,7 +89,10 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     (
         "lab/fuzz",
-        &["access", "app", "engine", "gateway", "http-api", "metrics", "rls", "rules", "server"],
+        &[
+            "access", "app", "delivery", "engine", "gateway", "http-api", "metrics", "queue",
+            "rls", "rules", "server",
+        ],
     ),
 ];
 

@@ -4,6 +4,7 @@
 //! fuzzer catches panics.
 
 mod config;
+mod delivery;
 mod doors;
 mod gateway;
 mod json;
@@ -31,16 +32,19 @@ pub enum TargetName {
     Rls,
     /// The gateway on real sockets, in front of a strict upstream.
     Gateway,
+    /// The readers of a target's answers, and the check of destinations.
+    Delivery,
 }
 
 impl TargetName {
     /// All targets.
-    pub const ALL: [TargetName; 5] = [
+    pub const ALL: [TargetName; 6] = [
         TargetName::Rules,
         TargetName::Config,
         TargetName::Json,
         TargetName::Rls,
         TargetName::Gateway,
+        TargetName::Delivery,
     ];
 
     /// The name on the command line and of its folder in the corpus.
@@ -51,6 +55,7 @@ impl TargetName {
             TargetName::Json => "json",
             TargetName::Rls => "rls",
             TargetName::Gateway => "gateway",
+            TargetName::Delivery => "delivery",
         }
     }
 
@@ -61,6 +66,7 @@ impl TargetName {
             TargetName::Json => Box::new(json::JsonTarget::new()),
             TargetName::Rls => Box::new(rls::RlsTarget::new()),
             TargetName::Gateway => Box::new(gateway::GatewayTarget::new()),
+            TargetName::Delivery => Box::new(delivery::DeliveryTarget::new()),
         }
     }
 
@@ -71,6 +77,7 @@ impl TargetName {
             TargetName::Json => Language::Text(json::WORDS),
             TargetName::Rls => Language::Message,
             TargetName::Gateway => Language::Http(gateway::WORDS),
+            TargetName::Delivery => Language::Text(delivery::WORDS),
         }
     }
 }
