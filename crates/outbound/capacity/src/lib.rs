@@ -50,7 +50,7 @@ pub use holder::{
     BrakeReport, DocumentReading, LeaseHolder, MemberTerms, NewTarget, PreparedHeartbeat,
 };
 pub use limits::{Cost, Dimension, LimitsError, TargetLimit, TargetLimits};
-pub use member::{CostTooHigh, HeartbeatError, SendPermit, Target, TargetMember};
+pub use member::{CostTooHigh, HeartbeatError, MemberStatus, SendPermit, Target, TargetMember};
 pub use pacing::{Departure, Pace, SLACK, TargetPacer};
 pub use shares::{Pool, ShareRequest, fair_shares};
 #[cfg(feature = "redis")]

@@ -19,7 +19,7 @@ use crate::document::{CapacityDocument, DocumentError, SlotLease, TooManyMembers
 use crate::holder::{
     BrakeReport, DocumentReading, LeaseHolder, MemberTerms, NewTarget, PreparedHeartbeat,
 };
-use crate::limits::{Cost, TargetLimits};
+use crate::limits::{Cost, Dimension, TargetLimits};
 use crate::pacing::{Departure, Pace, TargetPacer};
 use crate::shares::Pool;
 use crate::store::{CapacityStore, CapacityStoreError, StoredDocument};
@@ -162,7 +162,9 @@ impl<S: CapacityStore, C: Clock> TargetMember<S, C> {
         let wants = state.limits.slots_for(backlog);
         let holds = state.holder.slots(self.shared.clock.now()).len();
         drop(state);
-        if usize::from(wants) > holds {
+        // More slots are wanted soon; without any work all of them are given back soon.
+        let releases = wants == 0 && holds > usize::from(self.shared.terms.reserve);
+        if usize::from(wants) > holds || releases {
             self.shared.demand.notify_one();
         }
     }
@@ -171,8 +173,8 @@ impl<S: CapacityStore, C: Clock> TargetMember<S, C> {
     ///
     /// # Errors
     /// When the cost exceeds what all slots allow within a lease.
-    pub async fn turn(&self, cost: Cost) -> Result<SendPermit<'_, S, C>, CostTooHigh> {
-        let shared = &*self.shared;
+    pub async fn turn(&self, cost: Cost) -> Result<SendPermit<S, C>, CostTooHigh> {
+        let shared = &self.shared;
         let _first_in_line = shared.line.lock().await;
         loop {
             let changed = shared.changed.notified();
@@ -184,12 +186,40 @@ impl<S: CapacityStore, C: Clock> TargetMember<S, C> {
                 }
                 state.update_pace(&shared.target, now);
                 match state.depart(cost, now) {
-                    DepartureStep::Leave(lease) => return Ok(SendPermit { shared, cost, lease }),
+                    DepartureStep::Leave(lease) => {
+                        return Ok(SendPermit { shared: Arc::clone(shared), cost, lease });
+                    }
                     DepartureStep::Wait(wait) => wait,
                 }
             };
             // The end of the wait and the news of a change both lead to another look.
             let _ = timeout(wait.into(), changed).await;
+        }
+    }
+
+    /// Whether all slots together could pay for a record within a lease.
+    pub fn can_pay(&self, cost: Cost) -> bool {
+        self.shared.state.lock().limits.fits_lease(cost, self.shared.terms.lease)
+    }
+
+    /// What it may send now, and what binds it.
+    pub fn status(&self) -> MemberStatus {
+        let shared = &self.shared;
+        let now = shared.clock.now();
+        let state = shared.state.lock();
+        let grant = state.holder.grant();
+        let slots = u16::try_from(state.holder.slots(now).len()).unwrap_or(u16::MAX);
+        MemberStatus {
+            limits: state.limits.clone(),
+            revision: state.revision,
+            slots,
+            fair_share: grant.map_or(0, |grant| grant.fair_share),
+            members: grant.map_or(0, |grant| grant.members),
+            utilisation_ppm: shared.target.utilisation_ppm.min(Pace::WHOLE),
+            brake_ppm: state.brake.level_ppm(now),
+            closed_for: state.brake.closed_until(now).map(|until| until.since(now).into()),
+            lease_left: state.holder.deadline().since(now).into(),
+            last_error: state.last_error.as_ref().map(ToString::to_string),
         }
     }
 
@@ -251,16 +281,72 @@ impl<S: CapacityStore, C: Clock> Drop for TargetMember<S, C> {
     }
 }
 
+/// The share of a member, and what binds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberStatus {
+    /// The limits in force.
+    pub limits: TargetLimits,
+    /// How often they were changed.
+    pub revision: u64,
+    /// The slots that it holds.
+    pub slots: u16,
+    /// The slots that it should have.
+    pub fair_share: u16,
+    /// The members of the target.
+    pub members: usize,
+    /// The part of the limits to use, in parts per million.
+    pub utilisation_ppm: u32,
+    /// The part of the share in use, in parts per million; zero while the target is closed.
+    pub brake_ppm: u32,
+    /// How long the target stays closed, if it is.
+    pub closed_for: Option<Duration>,
+    /// How long its lease lasts without another heartbeat.
+    pub lease_left: Duration,
+    /// Why the last heartbeat failed, in words.
+    pub last_error: Option<String>,
+}
+
+impl MemberStatus {
+    /// What the slots allow within a span at the present level, in each dimension; `u64::MAX` where nothing limits it.
+    pub fn allowance(&self, span: Duration) -> Cost {
+        self.allowance_of(self.slots, self.brake_ppm, span)
+    }
+
+    /// What these slots allow within a span at this level of the brake.
+    pub fn allowance_of(&self, slots: u16, brake_ppm: u32, span: Duration) -> Cost {
+        let level = u128::from(self.utilisation_ppm) * u128::from(brake_ppm);
+        let of = |dimension| {
+            let of_dimension =
+                self.limits.limits().iter().filter(|limit| limit.dimension == dimension);
+            let allowed = of_dimension.map(|limit| {
+                // Amounts have 44 bits, so that this fits: 44 + 40 + 10 + 64 bits only with spans of centuries.
+                let share = u128::from(limit.amount) * u128::from(slots) * level
+                    / u128::from(self.limits.slots())
+                    / (u128::from(Pace::WHOLE) * u128::from(Pace::WHOLE) / 1_000);
+                let amount = share.saturating_mul(span.as_micros())
+                    / (u128::from(limit.window_ms) * 1_000_000);
+                u64::try_from(amount).unwrap_or(u64::MAX)
+            });
+            allowed.min().unwrap_or(u64::MAX)
+        };
+        Cost {
+            operations: of(Dimension::Operations),
+            bytes: of(Dimension::Bytes),
+            units: of(Dimension::Units),
+        }
+    }
+}
+
 /// The right to send one record now.
 #[derive(Debug)]
 #[must_use = "finish it with the answer, so that the pace follows the target"]
-pub struct SendPermit<'a, S, C> {
-    shared: &'a Inner<S, C>,
+pub struct SendPermit<S, C> {
+    shared: Arc<Inner<S, C>>,
     cost: Cost,
     lease: SlotLease,
 }
 
-impl<S: CapacityStore, C: Clock> SendPermit<'_, S, C> {
+impl<S: CapacityStore, C: Clock> SendPermit<S, C> {
     /// One of the slots that the record is sent under, for services that reject older epochs.
     pub const fn lease(&self) -> SlotLease {
         self.lease
