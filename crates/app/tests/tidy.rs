@@ -83,8 +83,21 @@ const EDGES: &[(&str, &[&str])] = &[
     (
         "lab/bench",
         &[
-            "answers", "engine", "gateway", "metrics", "overload", "rls", "rules", "server",
+            "algorithms",
+            "answers",
+            "capacity",
+            "delivery",
+            "engine",
+            "forwarder",
+            "gateway",
+            "metrics",
+            "overload",
+            "queue",
+            "rls",
+            "rules",
+            "server",
             "stores",
+            "throttled-service",
         ],
     ),
     (
