@@ -4,6 +4,7 @@ mod allocations;
 mod column;
 mod decision;
 mod engine;
+pub(crate) mod forward;
 mod gateway;
 pub(crate) mod growth;
 mod leased;
@@ -51,6 +52,8 @@ pub(crate) enum Topic {
     OverloadCheck,
     /// Leased limits beside exact ones and a store in memory, over the network.
     Leased,
+    /// The forwarder against a throttled service, beside other clients.
+    Forward,
 }
 
 /// Paths of other programs to compare with.
@@ -114,6 +117,7 @@ impl Topic {
             Topic::Gateway => gateway::table(scale, tools),
             Topic::OverloadCheck => overload_check::table(scale),
             Topic::Leased => leased::table(scale, tools),
+            Topic::Forward => forward::table(scale),
         }
     }
 }
