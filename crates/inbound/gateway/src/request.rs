@@ -49,11 +49,7 @@ struct GatePass {
     category: Option<Category>,
 }
 
-impl<S, C> ActiveDocument<S, C>
-where
-    S: CounterStore,
-    C: Clock,
-{
+impl<S: CounterStore, C: Clock> ActiveDocument<S, C> {
     /// Takes a request to its response.
     pub(super) async fn handle(self: Arc<Self>, mut request: Box<InFlightRequest>) -> Answer {
         // Rare futures are boxed: otherwise the future of every request would have their size.
