@@ -27,6 +27,7 @@ mod doors;
 mod lifecycle;
 mod memory;
 mod refusals;
+mod request_queue;
 mod spans;
 mod statistics;
 mod warnings;

@@ -4,6 +4,7 @@ mod allocations;
 mod column;
 mod decision;
 mod engine;
+pub(crate) mod forward;
 mod gateway;
 pub(crate) mod growth;
 mod leased;
@@ -57,6 +58,8 @@ pub(crate) enum Topic {
     Sight,
     /// Recorded traffic through rules, beside programs that only count it.
     Replay,
+    /// The forwarder against a throttled service, beside other clients.
+    Forward,
 }
 
 /// Paths of other programs to compare with.
@@ -125,6 +128,7 @@ impl Topic {
             Topic::Leased => leased::table(scale, tools),
             Topic::Sight => sight::table(scale),
             Topic::Replay => replay::table(scale, tools),
+            Topic::Forward => forward::table(scale),
         }
     }
 }
