@@ -44,7 +44,7 @@ dist: ## Build the optimized program, and pack it with its licence, documents an
 
 test: fmt unit docs features ## Format, lints, every test, and the API docs
 
-tools: ## Install what the tests run beside Tidegate: Envoy, Redis, Valkey, PostgreSQL, brokers, etcd, Chromium
+tools: ## Install what the tests run beside Tidegate: Envoy, Redis, Valkey, PostgreSQL, etcd, S3 server, Chromium
 	tools/install-envoy
 	tools/install-redis
 	tools/install-postgres
