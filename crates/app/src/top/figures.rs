@@ -31,7 +31,7 @@ pub(super) struct ServerFigures {
     pub(super) server: String,
     /// Why there are no figures, if so.
     pub(super) problem: Option<String>,
-    state: Value,
+    pub(super) state: Value,
     pub(super) limits: Vec<Vec<String>>,
     pub(super) callers: Vec<Vec<String>>,
     /// Admitted, refused and shed in each of the last seconds.

@@ -32,7 +32,7 @@ export function limits() {
       spark(limit.spark),
     ];
   }
-  async function load() {
+  async function load(auto) {
     if (busy) return;
     busy = true;
     try {
@@ -43,6 +43,8 @@ export function limits() {
         rows.push(...page.limits);
         after = page.next;
       }
+      // What has the focus stays.
+      if (auto === true && list.contains(document.activeElement)) { busy = false; return; }
       put(list, table("Limits", [["Rule", "name"], ["Allows"], ["Mode"], ["Hits", "num"], ["Over", "num"], ["Share over", "num wide"], ["Last hour", "wide"]], rows.map(row), search.value ? "No limit has this in its name." : "There are no limits."),
         after !== null && el("div", { class: "actions" }, el("button", { type: "button", onclick: () => { pages += 1; load(); } }, `Show more (${page.total - rows.length})`)),
         page.summed > 0 && el("p", { class: "hint" }, `${page.summed} limits are beyond debug.history.budget and have no history of their own.`));
@@ -52,7 +54,7 @@ export function limits() {
     busy = false;
   }
   load();
-  return { node, state() { seconds += 1; if (seconds % 5 === 0 && !list.contains(document.activeElement)) load(); }, change: load };
+  return { node, state() { seconds += 1; if (seconds % 5 === 0) load(true); }, change: load };
 }
 
 function demand(summary) {

@@ -60,7 +60,8 @@ export function switches() {
       const [page, current] = [await get("/switches"), state ?? (await get("/api/state"))];
       const fresh = force ? await get("/api/state") : current;
       const key = JSON.stringify([page, fresh.limiters, fresh.off]);
-      if (key === shown && !force) return;
+      // What has the focus stays.
+      if (!force && (key === shown || body.contains(document.activeElement))) return;
       shown = key;
       const limiters = fresh.limiters.map((one) => [one.name, mode(one.mode), one.configured, one.ends_in_s ? `in ${span(one.ends_in_s)}` : "–", [el("button", { type: "button", class: "small", "aria-label": `Switch ${one.name}`, onclick: () => limiter(one) }, "Switch…"), " ", one.mode !== one.configured && el("button", { type: "button", class: "small", "aria-label": `Restore ${one.name}`, onclick: () => restore("/switches/limiter", { limiter: one.name }) }, "Restore")]]);
       const limits = page.limits.map((one) => [`${one.rule ?? one.path} · ${one.limit}`, one.domain, mode(one.mode === "enforce" && one.enforce_percent < 100 ? `enforce ${one.enforce_percent}%` : one.mode), one.written.mode, one.ends_in ? `in ${span(one.ends_in)}` : "–", el("button", { type: "button", class: "small", "aria-label": `Restore ${one.path} ${one.limit}`, onclick: () => restore("/switches/limit", { domain: one.domain, path: one.path, limit: one.limit }) }, "Restore")]);
