@@ -5,13 +5,13 @@ export CARGO_TERM_PROGRESS_WHEN ?= never
 WATCHED = CARGO_TERM_PROGRESS_WHEN=auto
 
 # What is optional and tested nevertheless.
-OPTIONAL = tidegate/capacity,tidegate/forwarder,tidegate/pacer,tidegate/protection,tidegate/queue-postgres,tidegate/redis,tidegate-rls/proto
+OPTIONAL = tidegate/capacity-etcd,tidegate/capacity-postgres,tidegate/capacity-s3,tidegate/capacity-sqlite,tidegate/client,tidegate/forwarder,tidegate-client/reqwest,tidegate/pacer,tidegate/protection,tidegate/queue-postgres,tidegate/queue-redis,tidegate/redis,tidegate-rls/proto
 
 # The release whose nodes a new one has to share a Redis with, and where it is checked out.
 OLD ?= 8b8d2fd
 OLD_TREE = $(CURDIR)/target/upgrade-tree
 
-.PHONY: help run flood run-redis run-forward demo dist test tools fmt lint docs unit features bench sim overload fuzz soak deny upgrade-test upstream
+.PHONY: help run flood run-redis run-forward demo dist test tools fmt lint docs unit features bench sim overload fuzz soak deny sdk upgrade-test upstream
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -44,10 +44,12 @@ dist: ## Build the optimized program, and pack it with its licence, documents an
 
 test: fmt unit docs features ## Format, lints, every test, and the API docs
 
-tools: ## Install what the tests run beside Tidegate: a real Envoy, Redis, Valkey and PostgreSQL
+tools: ## Install what the tests run beside Tidegate: Envoy, Redis, Valkey, PostgreSQL, brokers, etcd, Chromium
 	tools/install-envoy
 	tools/install-redis
 	tools/install-postgres
+	tools/install-brokers
+	tools/install-chromium
 
 fmt: ## Check the format
 	$(CARGO) fmt --all --check
@@ -66,13 +68,18 @@ unit: tools ## Every test, built with the lints of `make lint`
 		> $(or $(CARGO_TARGET_DIR),target)/tests.json
 	tools/run-tests $(or $(CARGO_TARGET_DIR),target)/tests.json
 	$(CARGO) test --locked --workspace --features $(OPTIONAL) --doc --quiet
+	tools/run-sdk-tests
+
+sdk: ## Test the client libraries for Python, Go and TypeScript against the program (needs all three)
+	$(CARGO) build --locked --quiet -p tidegate-app
+	tools/run-sdk-tests --all
 
 docs: ## Build the API docs, warnings are errors
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --locked --workspace --no-deps --features $(OPTIONAL) --quiet
 
 features: ## Check the library with each of its features alone
 	$(CARGO) check --locked --quiet -p tidegate --no-default-features
-	for feature in layer protection pacer queue capacity forwarder redis; do \
+	for feature in layer protection pacer client queue queue-redis capacity capacity-sqlite capacity-postgres capacity-etcd capacity-s3 forwarder redis; do \
 		$(CARGO) check --locked --quiet -p tidegate --no-default-features --features $$feature || exit 1; \
 	done
 

@@ -11,7 +11,9 @@ use crate::demo::flood::FloodArgs;
 use crate::demo_api::DemoApiArgs;
 use crate::output::ColorWhen;
 use crate::rules::load::DEFAULT_PATH;
+use crate::rules::report::ReportArgs;
 use crate::serve::ServeArgs;
+use crate::simulate::traffic::TrafficArgs;
 use crate::version;
 
 /// Keeps a service alive and fair under load: rate limits, concurrency limits
@@ -79,7 +81,7 @@ pub(crate) enum Command {
     /// answers at once.
     #[command(after_help = DEMO_API_EXAMPLES)]
     DemoApi(DemoApiArgs),
-    /// Play load against limiters in virtual time.
+    /// Play load and recorded traffic against limiters in virtual time.
     #[command(after_help = SIMULATE_EXAMPLES)]
     Simulate {
         #[command(subcommand)]
@@ -121,11 +123,28 @@ pub(crate) enum SimulateCommand {
     /// docs/overload.md.
     #[command(after_help = SIMULATE_EXAMPLES)]
     Overload(OverloadArguments),
+    /// Play recorded traffic through rules: what they would refuse, and what changes.
+    ///
+    /// Reads logs of nginx, Apache and Envoy, the gateway's access log and the decision log. With
+    /// `--against`, every request is decided by both sets of rules. docs/replay.md says what each
+    /// log can tell.
+    #[command(after_help = TRAFFIC_EXAMPLES)]
+    Traffic(TrafficArgs),
 }
+
+const TRAFFIC_EXAMPLES: &str = "\
+Examples:
+  tidegate simulate traffic --log access.log --rules new/ --describe 'address=$remote_addr'
+  tidegate simulate traffic --log decisions.jsonl --rules new/ --against rules/ --out report/
+  tidegate simulate traffic --log access.log.gz --rules new/ --describe 'user=$remote_user' \\
+      --fail-if 'refused > 1%' --fail-if 'unreadable > 0'
+
+Exit codes: 0 here is the report, 1 a condition of --fail-if holds or the rules have problems, 2 unusable input.";
 
 const SIMULATE_EXAMPLES: &str = "\
 Examples:
   tidegate simulate overload --seeds 3
+  tidegate simulate traffic --log decisions.jsonl --rules new/ --against rules/
   tidegate simulate overload --scenario step --factor 3 --contenders all --out charts/
   tidegate simulate overload --format json > overload.json";
 
@@ -199,6 +218,12 @@ pub(crate) enum RulesCommand {
     /// matching stopped and what would have matched.
     #[command(after_help = EXPLAIN_EXAMPLES)]
     Explain(ExplainArgs),
+    /// Say what traffic shows about each limit: too strict, idle, bursty callers and more.
+    ///
+    /// Each finding has its numbers, a confidence, a suggested change of the rules (in shadow) and the
+    /// command that tries it. docs/findings.md explains every kind.
+    #[command(after_help = REPORT_EXAMPLES)]
+    Report(ReportArgs),
     /// Print the JSON Schema of rule files, for editors and other tools.
     #[command(after_help = SCHEMA_EXAMPLES)]
     Schema,
@@ -272,6 +297,14 @@ Examples:
   tidegate rules explain --format json user=ada
 
 Exit codes: 0 here is the answer, 1 the rules have problems, 2 the question is unusable.";
+
+const REPORT_EXAMPLES: &str = "\
+Examples:
+  tidegate rules report --log decisions.jsonl --rules rules/
+  tidegate rules report --log access.log --rules rules/ --describe 'address=$remote_addr' --format markdown
+  tidegate rules report --history evidence.json --deny too_strict,never_matched    # for CI
+
+Exit codes: 0 here is the report, 1 a denied finding or problems in the rules, 2 the input is unusable.";
 
 const SCHEMA_EXAMPLES: &str = "\
 Examples:

@@ -30,15 +30,15 @@ pub use args::ConfigArgs;
 pub use changed::changed;
 pub use compat::{Effect, VARIABLES, Variable};
 pub use fields::{
-    AccessLog, Config, Debug, Fleet, Gate, Gateway, Grpc, Health, Http, Keepalive, Limiter,
-    LimiterSwitches, Log, Memory, Metrics, Overload, Redis, RedisTls, ResponseHeaders, Rules,
-    RulesFrom, Runtime, Sentinel, Shutdown, Statsd, Store, Tls, Traces, UpstreamLayout,
-    UpstreamMetrics, Worker,
+    AccessLog, Config, Debug, Decisions, Fleet, Gate, Gateway, Grpc, Health, History, Http,
+    Keepalive, Limiter, LimiterSwitches, Log, Memory, Metrics, Overload, Redis, RedisTls,
+    ResponseHeaders, Rules, RulesFrom, Runtime, Sentinel, Shutdown, Statsd, Store, Tls, Traces,
+    UpstreamLayout, UpstreamMetrics, Worker,
 };
 pub use kinds::{
     Address, Compat, ErrorCodes, KeyLayout, LogFormat, LogLevel, NameRewrite, OnRedisError,
-    Password, Percent, Ratio, RedisUrl, San, Secret, StatsTag, StatsdFormat, StatsdServer,
-    SwitchAccess, SwitchMode, Token, TraceProtocol, Url, UrlPath, Workers,
+    Password, Percent, Ratio, RecordedValues, RedisUrl, San, Secret, StatsTag, StatsdFormat,
+    StatsdServer, SwitchAccess, SwitchMode, Token, TraceProtocol, Url, UrlPath, Workers,
 };
 pub use layers::{Flag, Input, LoadedConfig, Note, Origin, Weight, resolve, variable_of};
 pub use reference::{compat_reference, example, gateway_reference, reference};

@@ -20,6 +20,7 @@ mod demo_api;
 mod keys;
 mod rules;
 mod serve;
+mod simulate;
 mod version;
 
 use std::ffi::OsString;
@@ -32,6 +33,8 @@ use clap::Parser;
 use cli::{Cli, Command, ConfigCommand, KeysCommand, RulesCommand, SimulateCommand};
 use exit::{Exit, Failure};
 use output::Output;
+
+pub use serve::DECISION_METRICS;
 
 /// Runs the command that the arguments ask for.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -61,6 +64,7 @@ fn run_command(command: Command, out: &mut Output) -> Result<Exit, Failure> {
     match command {
         Command::Rules { command: RulesCommand::Check(args) } => rules::check::run(&args, out),
         Command::Rules { command: RulesCommand::Explain(args) } => rules::explain::run(&args, out),
+        Command::Rules { command: RulesCommand::Report(args) } => rules::report::run(&args, out),
         Command::Rules { command: RulesCommand::Schema } => {
             print(format_args!("{:#}\n", tidegate_rules::schema()), out)
         }
@@ -80,6 +84,9 @@ fn run_command(command: Command, out: &mut Output) -> Result<Exit, Failure> {
         Command::Simulate { command: SimulateCommand::Overload(args) } => {
             args.run(out)?;
             Ok(Exit::Fine)
+        }
+        Command::Simulate { command: SimulateCommand::Traffic(args) } => {
+            simulate::traffic::run(&args, out)
         }
         Command::Completions { shell } => print(completions::script(shell), out),
         Command::Version => print(format_args!("tidegate {}\n", version::text()), out),

@@ -8,6 +8,7 @@ mod log;
 mod notify;
 mod traces;
 
+mod decision_log;
 mod decision_samples;
 mod engine;
 mod store;
@@ -15,6 +16,7 @@ mod watch;
 
 mod gateway;
 mod gateway_document;
+mod history;
 mod protection;
 mod restart;
 mod rules;
@@ -44,6 +46,7 @@ use crate::config::{self, Config, ConfigArgs, Input, KeyLayout, Weight};
 use crate::demo_api;
 use crate::exit::{Complaint, Exit, Failure};
 use crate::output::Output;
+pub use decision_log::DECISION_METRICS;
 use doors::Doors;
 use engine::EngineParts;
 use gateway::GatewayService;
@@ -169,7 +172,7 @@ struct Service<S> {
 impl<S: ServiceStore> Service<S> {
     fn start(start: Start<'_>, store: S, has_traces: bool) -> Result<Self, Failure> {
         let Start { config, input, log_level, .. } = start;
-        let engine = EngineParts::new(config, store, has_traces);
+        let engine = EngineParts::new(config, store, has_traces)?;
         let store_task = S::start_background(&engine.engine);
         let gateway = GatewayService::start(config, &engine)?;
         let refusal_ticks = 0;
@@ -217,6 +220,9 @@ impl<S: ServiceStore> Service<S> {
     async fn stop(self) {
         let Service { engine, store_task, gateway, rules, restart, .. } = self;
         drop((restart, rules, gateway));
+        if let Some(decisions) = &engine.decisions {
+            decisions.flush();
+        }
         if let Some(task) = store_task {
             task.abort();
             engine.engine.store().close(engine.engine.clock()).await;

@@ -1,26 +1,15 @@
 //! The tables of metrics of all crates, together: well named, and the same as in docs/metrics.md and the alert rules.
 
+#[path = "support/grafana.rs"]
+mod grafana;
+#[path = "support/metric_tables.rs"]
+mod metric_tables;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use metric_tables::TABLES;
 use tidegate_metrics::{Kind, Metric};
-
-/// Every table of the program. A table that is missing here shows up as a metric that docs/metrics.md lists and no table
-/// has.
-const TABLES: &[&[&Metric]] = &[
-    tidegate_metrics::METER_METRICS,
-    tidegate_admin::OBSERVATION_METRICS,
-    tidegate_engine::ENGINE_METRICS,
-    tidegate_stores::MEMORY_METRICS,
-    tidegate_stores::SHARED_METRICS,
-    tidegate_stores::REDIS_METRICS,
-    tidegate_gateway::GATEWAY_METRICS,
-    tidegate_admin::DELIVERY_METRICS,
-    tidegate_admin::SWITCHBOARD_METRICS,
-    tidegate_overload::OVERLOAD_METRICS,
-    tidegate_admin::ADMIN_METRICS,
-    tidegate_statsd::STATSD_METRICS,
-];
 
 fn metrics() -> impl Iterator<Item = &'static Metric> {
     TABLES.iter().flat_map(|table| table.iter().copied())
@@ -68,15 +57,49 @@ fn the_documentation_lists_every_metric_once_and_no_other() {
     assert!(unknown.is_empty(), "docs/metrics.md has rows of no table: {unknown:#?}");
 }
 
-#[test]
-fn alert_rules_name_only_metrics_that_there_are() {
-    let text = read("examples/prometheus/alerts.yaml");
+/// The metrics that a text names, without what Prometheus adds to histograms.
+fn named(text: &str) -> Vec<&str> {
     let not_in_names = |letter: char| !(letter.is_ascii_alphanumeric() || letter == '_');
-    let mut named = 0;
-    for word in text.split(not_in_names).filter(|word| word.starts_with("tidegate_")) {
-        let family = word.strip_suffix("_bucket").unwrap_or(word);
-        assert!(metrics().any(|metric| metric.name == family), "{word}");
-        named += 1;
+    let words = text.split(not_in_names).filter(|word| word.starts_with("tidegate_"));
+    let ends = ["_bucket", "_sum", "_count"];
+    words.map(|word| ends.iter().find_map(|end| word.strip_suffix(end)).unwrap_or(word)).collect()
+}
+
+#[test]
+fn alerts_recording_rules_and_the_dashboard_name_only_metrics_that_there_are() {
+    let files = [
+        "examples/prometheus/alerts.yaml",
+        "examples/prometheus/recording.yaml",
+        "examples/grafana/tidegate.json",
+        "docs/on-call.md",
+    ];
+    for file in files {
+        let text = read(file);
+        let names = named(&text);
+        assert!(names.len() >= 5, "{file}: {}", names.len());
+        for name in names {
+            assert!(metrics().any(|metric| metric.name == name), "{file}: {name}");
+        }
     }
-    assert!(named >= 5, "{named}");
+}
+
+#[test]
+fn alerts_use_only_series_that_are_recorded() {
+    let recorded = read("examples/prometheus/recording.yaml");
+    let texts = ["alerts.yaml"].map(|file| read(&format!("examples/prometheus/{file}")));
+    let texts = texts.into_iter().chain([read("examples/autoscaling/keda.yaml")]);
+    let is_name = |letter: char| letter.is_ascii_alphanumeric() || "_:".contains(letter);
+    for text in texts {
+        let words = text.split(|letter| !is_name(letter));
+        for word in words.filter(|word| word.starts_with("tidegate:")) {
+            assert!(recorded.contains(&format!("record: {word}\n")), "{word}");
+        }
+    }
+}
+
+#[test]
+fn the_dashboard_is_made_of_the_tables() {
+    let made = grafana::dashboard(metrics());
+    let hint = "run `cargo run -p tidegate-app --example bless_grafana`";
+    assert!(read("examples/grafana/tidegate.json") == made, "{hint}");
 }

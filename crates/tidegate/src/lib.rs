@@ -42,6 +42,7 @@
 //! | `layer` (default) | `layer`: a tower layer that limits any HTTP service | `layer` |
 //! | `protection` | `protection`: a gate and shedders for overload; with `layer`, a tower layer for them | `protection` |
 //! | `pacer` | `pacer`: calls that leave at the pace their receiver allows | `pacer` |
+//! | `client` | `client`: a tower layer for outgoing calls that keep to the limits of their targets | |
 //! | `queue` | `queue`: a durable queue of records that are sent later | `queue` |
 //! | `queue-postgres` | the same in PostgreSQL, for several processes | |
 //! | `capacity` | `capacity`: shares of a throttled service's capacity, under leases | `capacity` |
@@ -93,6 +94,10 @@ pub use tidegate_overload as protection;
 /// Calls that leave at the pace their receiver allows.
 #[cfg(feature = "pacer")]
 pub use tidegate_pacer as pacer;
+
+/// Outgoing HTTP calls that keep to the limits of the services they call.
+#[cfg(feature = "client")]
+pub use tidegate_client as client;
 
 /// A durable queue of records that are sent later, at the pace of their receiver.
 #[cfg(feature = "queue")]

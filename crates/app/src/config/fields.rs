@@ -9,6 +9,7 @@ mod gateway;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tidegate_admin::TailMode;
 use tidegate_document::{Entry, Field, HeaderName, SectionPart, Size, Word, section};
 use tidegate_engine::{FailureMode, WhenFull};
 use tidegate_gateway::CallerFormat;
@@ -16,8 +17,8 @@ use tidegate_rules::OnStoreError;
 
 use super::kinds::{
     Address, Compat, ErrorCodes, KeyLayout, LogFormat, LogLevel, NameRewrite, OnRedisError,
-    Password, Percent, Ratio, RedisUrl, San, Secret, StatsTag, StatsdFormat, StatsdServer,
-    SwitchAccess, Token, TraceProtocol, Url, UrlPath, Workers,
+    Password, Percent, Ratio, RecordedValues, RedisUrl, San, Secret, StatsTag, StatsdFormat,
+    StatsdServer, SwitchAccess, Token, TraceProtocol, Url, UrlPath, Workers,
 };
 
 pub use gateway::{AccessLog, Fleet, Gate, Gateway, LimiterSwitches, Overload, Worker};
@@ -63,6 +64,8 @@ section! {
         limiter: Limiter,
         /// What is logged.
         log: Log,
+        /// The decision log, which `tidegate simulate traffic` plays again.
+        decisions: Decisions,
         /// OpenTelemetry traces.
         traces: Traces,
         /// How the service stops.
@@ -222,6 +225,25 @@ section! {
         metrics: Metrics,
         /// How many of the most refused rules and keys are listed.
         top: u32 = "100" in 1..=100_000,
+        /// How pages, the tail and tables name callers: as they are, hashed, or not at all. Names
+        /// are kept for at most two hours.
+        callers: CallerFormat = "plain",
+        /// Which verdicts open pages can watch.
+        tail: Word<TailMode> = "refusals",
+        /// The maximum of streams of events at a time.
+        streams_max: u32 = "16" in 0..=1_000,
+        /// The history of limits and of the service.
+        history: History,
+    }
+}
+
+section! {
+    /// The history of limits and of the service.
+    History {
+        /// The most memory that it takes; limits beyond it are summed.
+        budget: Size = "8MiB" in 64 * KIB..=GIB,
+        /// The file that keeps the hours and days of limits over a restart; `off` for none.
+        file: Option<PathBuf> = "off",
     }
 }
 
@@ -424,6 +446,20 @@ section! {
         /// How many refusals of the decision service are logged as examples, per ten seconds; 0 for
         /// none.
         refusal_samples: u32 = "10" in 0..=1_000,
+    }
+}
+
+section! {
+    /// The decision log, which `tidegate simulate traffic` plays again.
+    Decisions {
+        /// Where to write it: `stdout`, `stderr` or a file.
+        to: Option<PathBuf> = "off",
+        /// The values of callers: `plain`, or `hashed` except for those that a rule names.
+        values: RecordedValues = "plain",
+        /// The decisions of one of this many callers are logged; a caller is the first descriptor.
+        one_of: u32 = "1" in 1..=MANY,
+        /// The maximum of lines that wait to be written; more are dropped and counted.
+        waiting_max: u32 = "8192" in 1..=MANY,
     }
 }
 

@@ -8,8 +8,8 @@ mod text;
 
 pub use address::Address;
 pub use choice::{
-    Compat, ErrorCodes, KeyLayout, LogFormat, LogLevel, OnRedisError, SwitchAccess, SwitchMode,
-    TraceProtocol,
+    Compat, ErrorCodes, KeyLayout, LogFormat, LogLevel, OnRedisError, RecordedValues, SwitchAccess,
+    SwitchMode, TraceProtocol,
 };
 pub use number::{Percent, Ratio, Workers};
 pub use statistics::{NameRewrite, StatsTag, StatsdFormat, StatsdServer};

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use opentelemetry::global::BoxedTracer;
 use tidegate_access::{AccessPolicy, HostNames};
-use tidegate_admin::{Change, DebugDoor, DebugParts, DebugSettings, DeliveryReading};
+use tidegate_admin::{Change, DebugDoor, DebugParts, DebugSettings, DeliveryReading, StoreReading};
 use tidegate_engine::SystemClock;
+use tidegate_gateway::show_caller;
 use tidegate_http_api::{HttpApi, HttpApiParts, HttpApiSettings, JsonHandler};
 use tidegate_metrics::Collector;
 use tidegate_rls::{HeaderNames, HealthHandle, Rls, RlsSettings};
@@ -19,12 +20,14 @@ use tidegate_spans::TracedDoor;
 use tidegate_statsd::SenderFigures;
 
 use super::gateway_document::{self, DocumentWatch};
+use super::history::HistoryThread;
 use super::spans;
 use super::statistics::StatsThread;
 use super::store::ServiceStore;
 use super::{Service, rules, system_failure, watch};
 use crate::config::{self, Compat, Config, ErrorCodes, Workers, count};
 use crate::exit::{Complaint, Failure};
+use crate::words;
 
 /// How long a connection to the debug port may be without a request.
 const DEBUG_IDLE_TIMEOUT: Duration = Duration::from_secs(75);
@@ -43,6 +46,7 @@ pub(super) struct Doors {
     /// Whether the log has the texts of envoyproxy/ratelimit too.
     compat: bool,
     statistics: Option<StatsThread>,
+    history: Option<HistoryThread>,
 }
 
 impl Doors {
@@ -75,7 +79,7 @@ impl Doors {
             .collect();
         let listening = Vec::new();
         let compat = config.compat == Compat::EnvoyRatelimit;
-        let statistics = None;
+        let (statistics, history) = (None, None);
         let mut doors = Doors {
             server,
             debug_server,
@@ -84,6 +88,7 @@ impl Doors {
             certificates,
             compat,
             statistics,
+            history,
         };
 
         let grpc = endpoint("grpc", Protocol::Http2, &config.grpc.listen, grpc_tls)
@@ -118,7 +123,12 @@ impl Doors {
             let thread = StatsThread::start(settings, figures, move || read.statistics())?;
             doors.statistics = Some(thread);
         }
-        doors.add(doors.debug_server.open(pages.limits(limits), debug))?;
+        let history = HistoryThread::start(debug.clone(), config.debug.history.file.clone())?;
+        doors.history = Some(history);
+        let opened = doors
+            .debug_server
+            .open_for_peers(pages.limits(limits), move |peer| debug.for_peer(peer.address));
+        doors.add(opened)?;
         let grpc_health = doors.grpc_health.clone();
         parts.health.on_change(move |ready| grpc_health.set_serving(ready));
         Ok(doors)
@@ -134,6 +144,9 @@ impl Doors {
         let cut = self.server.stop(grace).await;
         if let Some(statistics) = self.statistics {
             statistics.finish();
+        }
+        if let Some(history) = self.history {
+            history.finish();
         }
         // Last, so that operators can watch the stop.
         self.debug_server.stop(Duration::ZERO).await;
@@ -235,6 +248,8 @@ fn debug<S: ServiceStore>(
         hosts: HostNames::new(config.debug.hosts.iter().map(|name| name.as_str().to_owned())),
         compat: config.compat == Compat::EnvoyRatelimit,
         rules_max: count(config.debug.metrics.rules_max),
+        history_bytes: config.debug.history.budget.to_usize(),
+        streams_max: count(config.debug.streams_max),
     };
     let rules = rules.handle().clone();
     let document = gateway.as_ref().and_then(|service| service.document.as_ref());
@@ -246,9 +261,13 @@ fn debug<S: ServiceStore>(
     let gateway = gateway.as_ref().map(|service| service.gateway.clone());
     let collectors = gateway.clone().map(|gateway| Arc::new(gateway) as Arc<dyn Collector>);
     let figures = figures.map(|figures| figures as Arc<dyn Collector>);
+    let decisions = parts.decisions.clone().map(|decisions| decisions as Arc<dyn Collector>);
     let upstream_metrics =
         config::statistics::upstream_metrics(&config.debug, &config.statsd.tags)?;
+    let try_request = gateway.clone().map(gateway_document::trial);
     let gateway_page = gateway.map(|gateway| gateway_document::page(gateway, document));
+    let (stored, callers) = (Arc::clone(&parts.engine), config.debug.callers);
+    let kind = if config.store.redis.url.is_some() { "redis" } else { "memory" };
     let counted = rls.clone();
     let parts = DebugParts {
         settings,
@@ -274,7 +293,14 @@ fn debug<S: ServiceStore>(
             },
         ),
         gateway_page,
-        collectors: collectors.into_iter().chain(figures).collect(),
+        store: Some(Box::new(move || StoreReading {
+            kind,
+            unavailable: stored.store().unavailable_reason(),
+        })),
+        limit_terms: Some(words::terms),
+        try_request,
+        show_caller: Some(Box::new(move |caller: &str| show_caller(caller, callers))),
+        collectors: collectors.into_iter().chain(figures).chain(decisions).collect(),
         on_change: Some(Box::new(|change: &Change| {
             tracing::warn!(%change, "changed at run time");
         })),

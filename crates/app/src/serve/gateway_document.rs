@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use tidegate_admin::{TriedHead, TriedRoute};
 use tidegate_engine::Timestamp;
 use tidegate_gateway::{Gateway, GatewayDocument, GatewayPage};
 use tidegate_http_api::LoadFailure;
@@ -103,6 +104,26 @@ pub(super) fn page<S: ServiceStore>(
         let reading = gateway.read();
         let page = Page { document: document.as_ref().map(status), gateway: reading.page() };
         serde_json::to_string(&page).unwrap_or_default()
+    })
+}
+
+/// Tries requests against the gateway, for the debug port.
+pub(super) fn trial<S: ServiceStore>(
+    gateway: Gateway<S>,
+) -> Box<dyn Fn(&TriedHead) -> TriedRoute + Send + Sync> {
+    Box::new(move |head| {
+        let TriedHead { method, uri, headers, client } = head.clone();
+        let trial = gateway.try_request(method, uri, headers, client);
+        let fault = trial.fault.map(|(status, code, text)| (status, code, text.to_owned()));
+        TriedRoute {
+            route: trial.route,
+            upstream: trial.upstream,
+            category: trial.category,
+            domain: trial.domain,
+            descriptors: trial.descriptors,
+            fault,
+            exempt: trial.exempt,
+        }
     })
 }
 

@@ -218,7 +218,7 @@ fn settings(url: &RedisUrl, login: Login, redis: &config::Redis) -> Result<Redis
     }
     if let Some(tls) = &mut settings.tls {
         if redis.tls.ca.is_some() {
-            tls.roots.clone_from(&redis.tls.ca);
+            tls.authority.clone_from(&redis.tls.ca);
         }
         if let Some((certificate, key)) = redis.tls.cert.as_ref().zip(redis.tls.key.as_ref()) {
             tls.identity = Some((certificate.clone(), key.clone()));

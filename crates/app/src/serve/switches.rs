@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tidegate_admin::{LimiterName, Switchboard};
+use tidegate_admin::{LimitTarget, LimiterName, Switchboard};
 use tidegate_document::{PlainDialect, Problems, Reader, Source, mapping, parse};
 use tidegate_engine::{Mode, Timestamp};
 
@@ -68,6 +68,10 @@ impl Switches {
                 switched = switched.as_str(),
                 "this switch has expired: as configured again"
             );
+        }
+        for LimitTarget { domain, path, limit } in self.board.expire_limits(now) {
+            let limit = limit.unwrap_or_default();
+            tracing::warn!(domain, path, limit, "this switch has expired: as its rule file says");
         }
         self.read_file();
     }

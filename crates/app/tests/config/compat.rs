@@ -254,7 +254,7 @@ fn bad_values_of_upstream_are_errors_that_name_the_variable() {
 /// The field as `config show` prints it.
 fn address(variables: &[(&str, &str)]) -> String {
     let statsd = compat(variables).config.statsd;
-    statsd.address.map_or_else(|| "off".to_owned(), |address| address.to_string())
+    statsd.address.map_or_else(|| "off".to_owned(), |address| address.get().to_string())
 }
 
 #[test]

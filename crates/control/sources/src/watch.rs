@@ -20,12 +20,12 @@ pub(crate) mod worker;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
+use tidegate_macros::debug_fields;
 use tidegate_rules::{Options, Problem, Snapshot, Source};
 
 use crate::source::TextSource;
@@ -132,15 +132,7 @@ pub struct WatchBuilder<S> {
     open: Open,
 }
 
-impl<S: fmt::Debug> fmt::Debug for WatchBuilder<S> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("WatchBuilder")
-            .field("source", &self.source)
-            .field("options", &self.options)
-            .field("settings", &self.settings)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!([S: std::fmt::Debug] WatchBuilder<S> { source, options, settings });
 
 impl<S: TextSource + Send + 'static> WatchBuilder<S> {
     /// Compiles with these options.

@@ -40,45 +40,34 @@ pub enum SmallLimit<'l> {
     FixedWindow(&'l FixedWindow),
 }
 
-impl TwoStepCheck for TokenBucket {
-    type State = BucketState;
-    type Usage = Debt;
+/// Both buckets have the same state; only their decisions differ.
+macro_rules! bucket_in_two_steps {
+    ($bucket:ty, |$it:ident, $debt:ident, $input:ident| $decision:expr) => {
+        impl TwoStepCheck for $bucket {
+            type State = BucketState;
+            type Usage = Debt;
 
-    #[inline(always)]
-    fn usage(&self, state: BucketState, now: Timestamp) -> Debt {
-        self.meter.debt(state, now)
-    }
+            #[inline(always)]
+            fn usage(&self, state: BucketState, now: Timestamp) -> Debt {
+                self.meter.debt(state, now)
+            }
 
-    #[inline(always)]
-    fn admit(&self, debt: Debt, input: CheckInput) -> (bool, BucketState) {
-        self.meter.admit(debt, input)
-    }
+            #[inline(always)]
+            fn admit(&self, debt: Debt, input: CheckInput) -> (bool, BucketState) {
+                self.meter.admit(debt, input)
+            }
 
-    #[inline(always)]
-    fn decision(&self, debt: Debt, input: CheckInput) -> Decision {
-        self.meter.decision(debt, input)
-    }
+            #[inline(always)]
+            fn decision(&self, $debt: Debt, $input: CheckInput) -> Decision {
+                let $it = self;
+                $decision
+            }
+        }
+    };
 }
 
-impl TwoStepCheck for LeakyBucket {
-    type State = BucketState;
-    type Usage = Debt;
-
-    #[inline(always)]
-    fn usage(&self, state: BucketState, now: Timestamp) -> Debt {
-        self.meter.debt(state, now)
-    }
-
-    #[inline(always)]
-    fn admit(&self, debt: Debt, input: CheckInput) -> (bool, BucketState) {
-        self.meter.admit(debt, input)
-    }
-
-    #[inline(always)]
-    fn decision(&self, debt: Debt, input: CheckInput) -> Decision {
-        self.decision(debt, input)
-    }
-}
+bucket_in_two_steps!(TokenBucket, |bucket, debt, input| bucket.meter.decision(debt, input));
+bucket_in_two_steps!(LeakyBucket, |bucket, debt, input| bucket.decision(debt, input));
 
 impl TwoStepCheck for FixedWindow {
     type State = WindowState;

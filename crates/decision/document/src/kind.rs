@@ -50,3 +50,71 @@ pub fn wrong_type<K: Kind>(scalar: &Scalar<'_>) -> Fault {
     }
     fault
 }
+
+/// Implements [`Kind`] for a type: what it takes in words, its JSON Schema, and how it is read. `text |text|` reads one
+/// line of text first. With `show`, the type is a [`SettingKind`](crate::SettingKind) too.
+///
+/// ```
+/// use serde_json::json;
+/// use tidegate_document::{Fault, Kind, kind};
+///
+/// #[derive(Debug, PartialEq)]
+/// struct Even(u64);
+///
+/// kind! {
+///     Even: "an even number", json!({"multipleOf": 2}),
+///     text |text| match text.parse() {
+///         Ok(number) if number % 2 == 0 => Ok(Even(number)),
+///         _ => Err(Fault::new("odd", format!("`{text}` is not even"))),
+///     },
+///     show |even| even.0
+/// }
+/// assert_eq!(Even::words(), "an even number");
+/// ```
+#[macro_export]
+macro_rules! kind {
+    ($type:ty: $words:expr, $schema:expr, |$scalar:ident| $read:expr $(, show $($shown:tt)+)?) => {
+        impl $crate::Kind for $type {
+            fn words() -> String {
+                $words.to_owned()
+            }
+
+            fn schema(_: &$crate::Bounds) -> $crate::Json {
+                $schema
+            }
+
+            fn parse(
+                $scalar: &$crate::Scalar<'_>,
+                _: &$crate::Bounds,
+            ) -> Result<Self, $crate::Fault> {
+                $read
+            }
+        }
+
+        $($crate::kind!(@show $type, $($shown)+);)?
+    };
+    ($type:ty: $words:expr, $schema:expr, text |$text:ident| $read:expr $(, show $($shown:tt)+)?) => {
+        $crate::kind! {
+            $type: $words, $schema,
+            |scalar| {
+                let line = <String as $crate::Kind>::parse(scalar, &$crate::Bounds::NONE)?;
+                let $text = line.as_str();
+                $read
+            }
+            $(, show $($shown)+)?
+        }
+    };
+    (@show $type:ty, |$value:ident| $shown:expr) => {
+        $crate::kind!(@show $type, Open |$value| $shown);
+    };
+    (@show $type:ty, $secrecy:ident |$value:ident| $shown:expr) => {
+        impl $crate::SettingKind for $type {
+            const SECRECY: $crate::Secrecy = $crate::Secrecy::$secrecy;
+
+            fn show(&self) -> $crate::Json {
+                let $value = self;
+                $crate::Json::from($shown)
+            }
+        }
+    };
+}

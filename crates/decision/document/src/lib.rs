@@ -66,6 +66,7 @@ pub use reader::{Dialect, GivenKey, GivenKeys, Locations, PlainDialect, ReadProb
 pub use reference::reference;
 pub use report::{PROBLEMS_MAX, Problem, RelatedLocation, Report, Severity, Snippet};
 pub use schema::{definitions, property};
+pub use serde_json::Value as Json;
 pub use settings::{
     Entry, Field, ItemFault, OFF, Plurality, Secrecy, SectionPart, Setting, SettingKind,
     SettingValue, join_path, settings_schema,

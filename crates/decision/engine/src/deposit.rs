@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tidegate_algorithms::{Clock, Holder, Tenure};
+use tidegate_macros::debug_fields;
 use tidegate_rules::{LimitId, Snapshot};
 use tidegate_stores::{
     Answers, Batch, Charge, Check, CounterStore, Key, MemoryStore, Policy, Verb,
@@ -142,8 +143,4 @@ impl<S: CounterStore, C: Clock> Deposit<S, C> {
     }
 }
 
-impl<S: CounterStore, C: Clock> std::fmt::Debug for Deposit<S, C> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Deposit").field("charged", &self.charged).finish_non_exhaustive()
-    }
-}
+debug_fields!([S: CounterStore, C: Clock] Deposit<S, C> { charged });

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tidegate_algorithms::{Clock, Concurrency, Holder, Limit, Period};
+use tidegate_macros::debug_fields;
 use tidegate_rules::LimitId;
 use tidegate_stores::{Batch, Charge, Check, CounterStore, Key, MemoryStore, Verb};
 
@@ -141,11 +142,7 @@ fn outliving(limit: &Limit) -> Limit {
     }
 }
 
-impl<S: CounterStore, C: Clock> std::fmt::Debug for Permit<S, C> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Permit").field("slots", &self.slots).finish_non_exhaustive()
-    }
-}
+debug_fields!([S: CounterStore, C: Clock] Permit<S, C> { slots });
 
 #[cfg(test)]
 mod tests;

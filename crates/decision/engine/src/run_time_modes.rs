@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use tidegate_macros::defaults;
 use tidegate_rules::{Mode, RuleLimit};
 
 /// The kinds of limits that rules have.
@@ -23,18 +24,14 @@ impl LimiterKind {
     }
 }
 
-/// Modes that were set at run time, over those of the rules.
-#[derive(Debug)]
-pub(crate) struct RunTimeModes {
-    /// Of single limits, by identity.
-    pub(crate) limits: HashMap<u64, Mode>,
-    /// The strongest mode of each kind of limit, by [`LimiterKind`].
-    most: [Mode; 2],
-}
-
-impl Default for RunTimeModes {
-    fn default() -> Self {
-        RunTimeModes { limits: HashMap::new(), most: [Mode::ENFORCE; 2] }
+defaults! {
+    /// Modes that were set at run time, over those of the rules.
+    #[derive(Debug)]
+    pub(crate) struct RunTimeModes {
+        /// Of single limits, by identity.
+        pub(crate) limits: HashMap<u64, Mode>,
+        /// The strongest mode of each kind of limit, by [`LimiterKind`].
+        most: [Mode; 2] = [Mode::ENFORCE; 2],
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arc_swap::Guard;
 use smallvec::SmallVec;
-use tidegate_algorithms::{Decision, Nanos, Outcome, Retry};
+use tidegate_algorithms::{Decision, Nanos, Outcome, Retry, Timestamp};
 use tidegate_rules::{LimitId, Rule, RuleId, RuleLimit, Snapshot, WhenOver};
 use tidegate_stores::{Answer, AnswerSlot, Basis, Role, passes};
 
@@ -21,6 +21,8 @@ pub struct Verdict {
     pub(crate) matched: MatchedRules,
     /// Boxed, because it is rare and a verdict is moved.
     pub(crate) undecided: Option<Box<Undecided>>,
+    /// The instant by which its limits decided; zero if there were none.
+    pub(crate) decided_at: Timestamp,
     pub(crate) switched_off: bool,
     pub(crate) domain_known: bool,
 }
@@ -98,6 +100,7 @@ impl Verdict {
             rulings: SmallVec::new(),
             matched: SmallVec::new(),
             undecided: None,
+            decided_at: Timestamp::from_nanos(0),
             switched_off: false,
             domain_known: false,
         }
@@ -136,6 +139,11 @@ impl Verdict {
     /// Whether the request may go on.
     pub const fn is_admitted(&self) -> bool {
         matches!(self.outcome, Outcome::Admitted)
+    }
+
+    /// The instant by which its limits decided; [`None`] if it met no limit.
+    pub fn decided_at(&self) -> Option<Timestamp> {
+        (self.decided_at.as_nanos() > 0).then_some(self.decided_at)
     }
 
     /// Every limit's decision, in the order of the descriptors.

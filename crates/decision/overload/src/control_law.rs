@@ -15,6 +15,7 @@
 //! requests that make up the fraction.
 
 use tidegate_algorithms::Nanos;
+use tidegate_macros::defaults;
 
 /// Overload within this time after a restore counts as caused by it.
 const BLAMED_FOR: Nanos = Nanos::from_secs(30);
@@ -47,47 +48,35 @@ pub enum Change {
     },
 }
 
-/// The parameters of the law.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ControlLaw {
-    /// Sheds above this utilization.
-    pub shed_above: f64,
-    /// Restores below this utilization. Between the two nothing moves.
-    pub restore_below: f64,
-    /// Sheds at full strength so far above `shed_above`.
-    pub width: f64,
-    /// Shedding starts after utilization was high for this time.
-    pub hold_on: Nanos,
-    /// Restoring starts after utilization was low for this time.
-    pub hold_off: Nanos,
-    /// Admits everything at once when the offered demand is known to be below this. Zero means
-    /// never.
-    pub open_below: f64,
-    /// How fast the fraction changes.
-    pub change: Change,
-    /// The time between two steps.
-    pub period: Nanos,
-    /// Time constant of the smoothing of the signal; none when zero.
-    pub smoothing: Nanos,
-    /// The longest time that a late step accounts for.
-    pub step_max: Nanos,
+defaults! {
+    /// The parameters of the law.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct ControlLaw {
+        /// Sheds above this utilization.
+        pub shed_above: f64 = 1.15,
+        /// Restores below this utilization. Between the two nothing moves.
+        pub restore_below: f64 = 0.95,
+        /// Sheds at full strength so far above `shed_above`.
+        pub width: f64 = 0.25,
+        /// Shedding starts after utilization was high for this time.
+        pub hold_on: Nanos = Nanos::from_secs(2),
+        /// Restoring starts after utilization was low for this time.
+        pub hold_off: Nanos = Nanos::from_secs(5),
+        /// Admits everything at once when the offered demand is known to be below this. Zero means
+        /// never.
+        pub open_below: f64 = 0.97,
+        /// How fast the fraction changes.
+        pub change: Change = Change::ByFactor { shed: Nanos::from_secs(15), restore: Nanos::from_secs(30) },
+        /// The time between two steps.
+        pub period: Nanos = Nanos::from_millis(250),
+        /// Time constant of the smoothing of the signal; none when zero.
+        pub smoothing: Nanos = Nanos::from_secs(1),
+        /// The longest time that a late step accounts for.
+        pub step_max: Nanos = Nanos::from_secs(1),
+    }
 }
 
 impl ControlLaw {
-    /// Starts within seconds; sheds and restores by factors.
-    pub const DEFAULT: ControlLaw = ControlLaw {
-        shed_above: 1.15,
-        restore_below: 0.95,
-        width: 0.25,
-        hold_on: Nanos::from_secs(2),
-        hold_off: Nanos::from_secs(5),
-        open_below: 0.97,
-        change: Change::ByFactor { shed: Nanos::from_secs(15), restore: Nanos::from_secs(30) },
-        period: Nanos::from_millis(250),
-        smoothing: Nanos::from_secs(1),
-        step_max: Nanos::from_secs(1),
-    };
-
     /// Stripe's published law: 70 % to 80 % of the workers busy, half a minute of overload before
     /// anything is shed, two minutes from nothing to everything.
     pub const STRIPE: ControlLaw = ControlLaw {
@@ -193,45 +182,27 @@ impl ControlLaw {
     }
 }
 
-impl Default for ControlLaw {
-    fn default() -> Self {
-        ControlLaw::DEFAULT
+defaults! {
+    /// The state of the law.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct LawState {
+        admitted: f64 = 1.0,
+        over_for: Nanos,
+        under_for: Nanos,
+        quiet_for: Nanos,
+        since_restore: Option<Nanos>,
+        /// Since known demand was admitted at once.
+        since_open: Option<Nanos>,
+        restore_slower: f64 = 1.0,
+        /// Whether overload followed soon after that.
+        mistrusts_demand: bool,
     }
-}
-
-/// The state of the law.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LawState {
-    admitted: f64,
-    over_for: Nanos,
-    under_for: Nanos,
-    quiet_for: Nanos,
-    since_restore: Option<Nanos>,
-    /// Since known demand was admitted at once.
-    since_open: Option<Nanos>,
-    restore_slower: f64,
-    /// Whether overload followed soon after that.
-    mistrusts_demand: bool,
 }
 
 impl LawState {
     /// Whether it was opened at once, at most so long ago, and not overloaded since.
     pub(crate) fn has_opened_within(&self, span: Nanos) -> bool {
         self.since_open.is_some_and(|since| since <= span)
-    }
-
-    /// Everything is admitted.
-    pub const fn new() -> Self {
-        LawState {
-            admitted: 1.0,
-            over_for: Nanos::ZERO,
-            under_for: Nanos::ZERO,
-            quiet_for: Nanos::ZERO,
-            since_restore: None,
-            since_open: None,
-            restore_slower: 1.0,
-            mistrusts_demand: false,
-        }
     }
 
     /// The fraction of the offered traffic that is admitted, from 0 to 1.
@@ -249,12 +220,6 @@ impl LawState {
         self.since_restore = self.since_restore.map(|since| later(since, passed));
         self.since_open = self.since_open.map(|since| later(since, passed));
         self
-    }
-}
-
-impl Default for LawState {
-    fn default() -> Self {
-        LawState::new()
     }
 }
 

@@ -9,7 +9,7 @@ use tidegate_algorithms::{CallerMode, Nanos};
 use tidegate_words::words;
 
 use crate::category::Category;
-use crate::histogram::{Histogram, HistogramCopies};
+use crate::histogram::{Histogram, HistogramCopies, UNBOUNDED, bucket_ends};
 use crate::mode::Limiter;
 use crate::shards::{SHARDS, Shard};
 
@@ -109,20 +109,8 @@ const fn index(limiter: Limiter, acting: CallerMode, category: Category, answer:
 }
 
 /// Upper bounds of the latency buckets; the last has none.
-pub const LATENCY_BUCKETS: [Nanos; 12] = [
-    Nanos::from_millis(1),
-    Nanos::from_millis(2),
-    Nanos::from_millis(5),
-    Nanos::from_millis(10),
-    Nanos::from_millis(20),
-    Nanos::from_millis(50),
-    Nanos::from_millis(100),
-    Nanos::from_millis(200),
-    Nanos::from_millis(500),
-    Nanos::from_secs(1),
-    Nanos::from_secs(5),
-    Nanos::MAX,
-];
+pub const LATENCY_BUCKETS: [Nanos; 12] =
+    bucket_ends([1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 5_000, UNBOUNDED]);
 
 /// Latencies of the requests of one category that were done in time, by [`LATENCY_BUCKETS`].
 /// Without refusals: they are quick and would lower the quantiles.

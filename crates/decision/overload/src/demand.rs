@@ -9,6 +9,7 @@
 //! deviations are added; with few arrivals the bound is far above the mean.
 
 use tidegate_algorithms::Nanos;
+use tidegate_macros::defaults;
 
 use crate::utilization::Signals;
 
@@ -23,17 +24,13 @@ const ENTERED: f64 = 4096.0;
 /// With fewer the holding time is unknown.
 const ENTERED_MIN: f64 = 16.0;
 
-/// The offered demand, measured tick by tick.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct OfferedDemand {
-    /// Arrivals and the length of each tick, the newest first.
-    ticks: [(u64, Nanos); TICKS],
-    holding: HoldingTime,
-}
-
-impl Default for OfferedDemand {
-    fn default() -> Self {
-        OfferedDemand { ticks: [(0, Nanos::ZERO); TICKS], holding: HoldingTime::default() }
+defaults! {
+    /// The offered demand, measured tick by tick.
+    #[derive(Clone, Copy, Debug)]
+    pub(crate) struct OfferedDemand {
+        /// Arrivals and the length of each tick, the newest first.
+        ticks: [(u64, Nanos); TICKS] = [(0, Nanos::ZERO); TICKS],
+        holding: HoldingTime,
     }
 }
 

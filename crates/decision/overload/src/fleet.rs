@@ -19,35 +19,26 @@ use std::future::Future;
 
 use parking_lot::Mutex;
 use tidegate_algorithms::{Clock, Nanos};
+use tidegate_macros::defaults;
 
 pub use board::{Board, NODES_MAX};
 pub use fair_share::fair_shares;
 pub use node::{Credit, FleetShedder, FleetView};
 
-/// How the fleet is shared; the same on all nodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FleetSettings {
-    /// The part of the capacity that only critical requests may use, in percent.
-    pub reserved_percent: u64,
-    /// How long a grant is valid without renewal.
-    pub lease: Nanos,
-    /// How often a node renews.
-    pub beat: Nanos,
-    /// What a node may want above the demand that it reports, in percent.
-    pub headroom_percent: u64,
-    /// The largest growth of a grant in a second, in percent of the node's share.
-    pub growth_percent: u64,
-}
-
-impl Default for FleetSettings {
-    fn default() -> Self {
-        FleetSettings {
-            reserved_percent: 20,
-            lease: Nanos::from_secs(2),
-            beat: Nanos::from_millis(200),
-            headroom_percent: 10,
-            growth_percent: 25,
-        }
+defaults! {
+    /// How the fleet is shared; the same on all nodes.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct FleetSettings {
+        /// The part of the capacity that only critical requests may use, in percent.
+        pub reserved_percent: u64 = 20,
+        /// How long a grant is valid without renewal.
+        pub lease: Nanos = Nanos::from_secs(2),
+        /// How often a node renews.
+        pub beat: Nanos = Nanos::from_millis(200),
+        /// What a node may want above the demand that it reports, in percent.
+        pub headroom_percent: u64 = 10,
+        /// The largest growth of a grant in a second, in percent of the node's share.
+        pub growth_percent: u64 = 25,
     }
 }
 

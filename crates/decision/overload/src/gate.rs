@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use tidegate_algorithms::{Clock, Nanos, Timestamp};
+use tidegate_macros::debug_fields;
 use tokio::sync::oneshot;
 
 use crate::category::{Category, Level};
@@ -251,11 +252,7 @@ impl<C: Clock> Drop for Slot<C> {
     }
 }
 
-impl<C: Clock> std::fmt::Debug for Slot<C> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Slot").field("id", &self.id).finish_non_exhaustive()
-    }
-}
+debug_fields!([C: Clock] Slot<C> { id });
 
 /// The result of [`Gate::arrive`].
 pub(crate) enum GateEntry<C: Clock> {
@@ -272,11 +269,7 @@ pub(crate) struct QueuePosition<C: Clock> {
     outcome: Option<oneshot::Receiver<Result<SlotId, Cause>>>,
 }
 
-impl<C: Clock> std::fmt::Debug for QueuePosition<C> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("QueuePosition").field("ticket", &self.ticket).finish_non_exhaustive()
-    }
-}
+debug_fields!([C: Clock] QueuePosition<C> { ticket });
 
 impl<C: Clock> QueuePosition<C> {
     /// Waits for a slot. The caller must [free](Gate::leave) it.

@@ -10,6 +10,20 @@ use tidegate_algorithms::Nanos;
 
 use crate::shards::{SHARDS, Shard};
 
+/// The end of a bucket that has none.
+pub(crate) const UNBOUNDED: u64 = u64::MAX;
+
+/// The ends of buckets, in milliseconds; the last is [`UNBOUNDED`].
+pub(crate) const fn bucket_ends<const BUCKETS: usize>(millis: [u64; BUCKETS]) -> [Nanos; BUCKETS] {
+    let mut ends = [Nanos::MAX; BUCKETS];
+    let mut index = 0;
+    while index < BUCKETS {
+        ends[index] = Nanos::new(millis[index].saturating_mul(1_000_000));
+        index += 1;
+    }
+    ends
+}
+
 /// The number of times in each bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Histogram<const BUCKETS: usize> {

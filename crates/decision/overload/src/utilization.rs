@@ -6,6 +6,7 @@
 //! not: a slow dependency or a busy processor is no overload.
 
 use tidegate_algorithms::Nanos;
+use tidegate_macros::defaults;
 
 use crate::gate::Window;
 
@@ -40,25 +41,17 @@ impl Signals {
     }
 }
 
-/// When secondary signals count as overload.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SignalSettings {
-    /// A longer mean wait at the gate is overload, unless it is less than half of the service
-    /// time.
-    pub queue_wait_max: Nanos,
-    /// A longer scheduling delay is overload.
-    pub scheduler_delay_max: Nanos,
-    /// The utilization that a secondary signal stands for.
-    pub overloaded: f64,
-}
-
-impl Default for SignalSettings {
-    fn default() -> Self {
-        SignalSettings {
-            queue_wait_max: Nanos::from_millis(20),
-            scheduler_delay_max: Nanos::from_millis(10),
-            overloaded: 1.25,
-        }
+defaults! {
+    /// When secondary signals count as overload.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct SignalSettings {
+        /// A longer mean wait at the gate is overload, unless it is less than half of the service
+        /// time.
+        pub queue_wait_max: Nanos = Nanos::from_millis(20),
+        /// A longer scheduling delay is overload.
+        pub scheduler_delay_max: Nanos = Nanos::from_millis(10),
+        /// The utilization that a secondary signal stands for.
+        pub overloaded: f64 = 1.25,
     }
 }
 

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use tidegate_algorithms::{CallerMode, Nanos, Timestamp};
+use tidegate_macros::defaults;
 
 use crate::category::{LEVELS, Level};
 use crate::control_law::{ControlLaw, LawState};
@@ -30,27 +31,18 @@ const SMOOTHED_SERVICES: u64 = 5;
 /// How long after an overload the gate lets requests wait as in a burst.
 const RECOVERY: Nanos = Nanos::from_secs(60);
 
-/// The settings of a worker shedder.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct WorkerSettings {
-    /// The control law.
-    pub law: ControlLaw,
-    /// When secondary signals count as overload.
-    pub signals: SignalSettings,
-    /// With fewer arrivals since the last tick the law makes no step.
-    pub arrivals_min: u64,
-    /// Whether critical requests may be shed, after all others.
-    pub shed_critical: bool,
-}
-
-impl Default for WorkerSettings {
-    fn default() -> Self {
-        WorkerSettings {
-            law: ControlLaw::DEFAULT,
-            signals: SignalSettings::default(),
-            arrivals_min: 20,
-            shed_critical: false,
-        }
+defaults! {
+    /// The settings of a worker shedder.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct WorkerSettings {
+        /// The control law.
+        pub law: ControlLaw,
+        /// When secondary signals count as overload.
+        pub signals: SignalSettings,
+        /// With fewer arrivals since the last tick the law makes no step.
+        pub arrivals_min: u64 = 20,
+        /// Whether critical requests may be shed, after all others.
+        pub shed_critical: bool,
     }
 }
 
@@ -198,7 +190,7 @@ impl WorkerShedder {
     /// Admits everything, until overload has lasted again. The measurements are kept.
     pub fn reset(&self) {
         let mut slow = self.slow_loop.lock();
-        slow.law = LawState::new();
+        slow.law = LawState::default();
         slow.smoothed = SmoothedValue::default();
         slow.view.admitted = 1.0;
         slow.view.shed_level = 0;

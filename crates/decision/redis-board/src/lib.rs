@@ -36,7 +36,7 @@ use tidegate_algorithms::{Nanos, Timestamp};
 use tidegate_overload::{BoardError, FleetBoard, FleetSettings, Grant, Report, SLOTS_MAX};
 
 use tidegate_redis_link::{
-    BatchingClient, ClientFigures, LinkError, LinkErrorKind, LinkState, NumberReader, RedisKey,
+    BatchingClient, ClientFigures, FailureKind, LinkError, LinkState, NumberReader, RedisKey,
     RedisSettings, RedisSettingsError, ScriptBody, ScriptCall, ScriptReply, put_number as put,
 };
 
@@ -147,7 +147,7 @@ fn read_grant(reply: &ScriptReply) -> Result<Grant, BoardError> {
 
 fn malformed() -> LinkError {
     let reason = "its reply to a beat is malformed".to_owned();
-    LinkError::Unavailable { kind: LinkErrorKind::Protocol, reason }
+    LinkError::Unavailable { kind: FailureKind::Protocol, reason }
 }
 
 fn grant(mut numbers: NumberReader<'_>) -> Option<Grant> {

@@ -29,7 +29,7 @@ use smallvec::smallvec;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::dial::Dialer;
-use crate::error::{LinkError, LinkErrorKind, unavailable};
+use crate::error::{FailureKind, LinkError, unavailable};
 use crate::script::{ScriptCall, ScriptReply};
 use crate::settings::{RedisSettings, RedisSettingsError};
 use crate::state::LinkState;
@@ -101,7 +101,7 @@ impl BatchingClient {
     pub fn send_and_forget(&self, call: ScriptCall, within: Duration) {
         let job = Job::new(Payload::Script { call, reply: None }, Deadline::after(within));
         if self.inbox.try_send(smallvec![job]).is_err() {
-            self.state.counters.failed(LinkErrorKind::Overloaded);
+            self.state.counters.failed(FailureKind::Overloaded);
         }
     }
 
@@ -141,9 +141,9 @@ impl BatchingClient {
     }
 
     fn overloaded(&self) -> LinkError {
-        self.state.counters.failed(LinkErrorKind::Overloaded);
+        self.state.counters.failed(FailureKind::Overloaded);
         let reason = format!("{} calls wait for it already", self.open_max);
-        unavailable(LinkErrorKind::Overloaded, reason)
+        unavailable(FailureKind::Overloaded, reason)
     }
 
     /// The number of the cluster's node that has a slot, if it is known.
@@ -210,7 +210,7 @@ fn now() -> Instant {
 }
 
 fn thread_ended() -> LinkError {
-    unavailable(LinkErrorKind::Other, "the thread that owns its connections has ended")
+    unavailable(FailureKind::Other, "the thread that owns its connections has ended")
 }
 
 #[cfg(test)]

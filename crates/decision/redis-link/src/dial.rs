@@ -14,9 +14,8 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use crate::error::{self, LinkError, LinkErrorKind, unavailable};
+use crate::error::{self, FailureKind, LinkError, unavailable};
 use crate::settings::{Login, RedisAddress, RedisSettings, RedisSettingsError, Secret};
-use crate::tls;
 
 /// Opens connections to any address, with the login and TLS of the settings.
 #[derive(Clone)]
@@ -48,7 +47,8 @@ pub(crate) enum Peer {
 impl Dialer {
     pub(crate) fn new(settings: Arc<RedisSettings>) -> Result<Self, RedisSettingsError> {
         settings.check()?;
-        let tls = settings.tls.as_ref().map(tls::connector).transpose()?;
+        let tls = settings.tls.as_ref().map(|tls| tls.connector(&[])).transpose();
+        let tls = tls.map_err(|error| RedisSettingsError(error.to_string()))?;
         Ok(Dialer { settings, tls })
     }
 
@@ -91,12 +91,11 @@ impl Dialer {
                 stream.set_nodelay(true).map_err(|error| error::of_system(&error))?;
                 let Some(tls) = &self.tls else { return handshake(info, stream).await };
                 let name = ServerName::try_from(host.clone()).map_err(|_| {
-                    unavailable(LinkErrorKind::Other, "its name is not valid in a certificate")
+                    unavailable(FailureKind::Other, "its name is not valid in a certificate")
                 })?;
                 let stream = tls.connect(name, stream).await;
-                let stream = stream.map_err(|error| {
-                    unavailable(LinkErrorKind::Protocol, format!("TLS: {error}"))
-                })?;
+                let stream = stream
+                    .map_err(|error| unavailable(FailureKind::Protocol, format!("TLS: {error}")))?;
                 handshake(info, stream).await
             }
         }
@@ -128,7 +127,7 @@ pub(crate) async fn read_password(login: &Login) -> Result<Option<Secret>, LinkE
     let read = tokio::task::spawn_blocking(move || login.password_now()).await;
     let read = read.unwrap_or_else(|error| Err(io::Error::other(error)));
     read.map_err(|error| {
-        unavailable(LinkErrorKind::Auth, format!("the password file cannot be read: {error}"))
+        unavailable(FailureKind::Auth, format!("the password file cannot be read: {error}"))
     })
 }
 
@@ -152,7 +151,7 @@ where
 
 /// The error of a server that accepted the connection and then sent nothing.
 pub(crate) fn silent(waited: Duration) -> LinkError {
-    unavailable(LinkErrorKind::Timeout, format!("it said nothing for {waited:?}"))
+    unavailable(FailureKind::Timeout, format!("it said nothing for {waited:?}"))
 }
 
 impl OpenConnection {

@@ -7,6 +7,7 @@ use std::io;
 use std::time::Duration;
 
 use redis::{ErrorKind, RedisError, ServerError};
+pub use tidegate_words::FailureKind;
 
 /// Servers may quote the command in their error; a longer text is cut.
 const QUOTE_CHARS_MAX: usize = 160;
@@ -24,7 +25,7 @@ pub enum LinkError {
     #[error("Redis cannot be used: {reason}")]
     Unavailable {
         /// The kind of failure, for metrics.
-        kind: LinkErrorKind,
+        kind: FailureKind,
         /// The reason, and what to do about it.
         reason: String,
     },
@@ -32,92 +33,21 @@ pub enum LinkError {
 
 impl LinkError {
     /// The kind of failure.
-    pub const fn kind(&self) -> LinkErrorKind {
+    pub const fn kind(&self) -> FailureKind {
         match self {
-            LinkError::Timeout { .. } => LinkErrorKind::Timeout,
+            LinkError::Timeout { .. } => FailureKind::Timeout,
             LinkError::Unavailable { kind, .. } => *kind,
         }
     }
 
     /// Whether the server may have executed the call. If so, sending it again could execute it twice.
     pub const fn may_have_run(&self) -> bool {
-        match self {
-            LinkError::Timeout { .. } => true,
-            LinkError::Unavailable { kind, .. } => {
-                matches!(kind, LinkErrorKind::Lost | LinkErrorKind::Protocol | LinkErrorKind::Other)
-            }
-        }
-    }
-}
-
-/// The kind of a failure; the label of its metric.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum LinkErrorKind {
-    /// No reply in time.
-    Timeout,
-    /// No server listens, or it closed the connection.
-    Refused,
-    /// The connection was lost while the call was in flight.
-    Lost,
-    /// Too many calls wait in this process.
-    Overloaded,
-    /// The server is out of memory.
-    Full,
-    /// The server is a replica and takes no writes.
-    ReadOnly,
-    /// The server is loading its data.
-    Loading,
-    /// The server rejects the login, or the user lacks a right.
-    Auth,
-    /// The nodes of the cluster disagree on the slot, or no node has it.
-    Cluster,
-    /// The reply is malformed.
-    Protocol,
-    /// Any other failure.
-    Other,
-}
-
-impl LinkErrorKind {
-    /// All kinds, in the order of [`LinkErrorKind::index`].
-    pub const ALL: [LinkErrorKind; 11] = [
-        LinkErrorKind::Timeout,
-        LinkErrorKind::Refused,
-        LinkErrorKind::Lost,
-        LinkErrorKind::Overloaded,
-        LinkErrorKind::Full,
-        LinkErrorKind::ReadOnly,
-        LinkErrorKind::Loading,
-        LinkErrorKind::Auth,
-        LinkErrorKind::Cluster,
-        LinkErrorKind::Protocol,
-        LinkErrorKind::Other,
-    ];
-
-    /// The index of the kind in [`LinkErrorKind::ALL`].
-    pub const fn index(self) -> usize {
-        self as usize
-    }
-
-    /// The label of the kind in metrics.
-    pub const fn word(self) -> &'static str {
-        match self {
-            LinkErrorKind::Timeout => "timeout",
-            LinkErrorKind::Refused => "refused",
-            LinkErrorKind::Lost => "lost",
-            LinkErrorKind::Overloaded => "overloaded",
-            LinkErrorKind::Full => "full",
-            LinkErrorKind::ReadOnly => "readonly",
-            LinkErrorKind::Loading => "loading",
-            LinkErrorKind::Auth => "auth",
-            LinkErrorKind::Cluster => "cluster",
-            LinkErrorKind::Protocol => "protocol",
-            LinkErrorKind::Other => "other",
-        }
+        matches!(self, LinkError::Timeout { .. }) || self.kind().may_have_run()
     }
 }
 
 /// An error of this kind.
-pub(crate) fn unavailable(kind: LinkErrorKind, reason: impl Into<String>) -> LinkError {
+pub(crate) fn unavailable(kind: FailureKind, reason: impl Into<String>) -> LinkError {
     LinkError::Unavailable { kind, reason: reason.into() }
 }
 
@@ -130,16 +60,16 @@ pub(crate) fn of_server(error: &ServerError) -> LinkError {
 pub(crate) fn of_connection(error: &RedisError) -> LinkError {
     match error.kind() {
         ErrorKind::Io if error.is_timeout() => {
-            unavailable(LinkErrorKind::Timeout, "it did not answer in time")
+            unavailable(FailureKind::Timeout, "it did not answer in time")
         }
-        ErrorKind::Io => unavailable(LinkErrorKind::Refused, quote(&error.to_string())),
+        ErrorKind::Io => unavailable(FailureKind::Refused, quote(&error.to_string())),
         ErrorKind::Parse => not_redis(),
         _ => match error.code() {
             Some(code) => LinkError::of_code(code, error.detail().unwrap_or_default()),
             None if error.kind() == ErrorKind::AuthenticationFailed => {
                 of_login(error.detail().unwrap_or_default())
             }
-            None => unavailable(LinkErrorKind::Other, quote(&error.to_string())),
+            None => unavailable(FailureKind::Other, quote(&error.to_string())),
         },
     }
 }
@@ -148,19 +78,17 @@ pub(crate) fn of_connection(error: &RedisError) -> LinkError {
 pub(crate) fn of_system(error: &io::Error) -> LinkError {
     match error.kind() {
         io::ErrorKind::TimedOut => {
-            unavailable(LinkErrorKind::Timeout, "it could not be connected to in time")
+            unavailable(FailureKind::Timeout, "it could not be connected to in time")
         }
-        io::ErrorKind::InvalidData => {
-            unavailable(LinkErrorKind::Protocol, quote(&error.to_string()))
-        }
-        _ => unavailable(LinkErrorKind::Refused, quote(&error.to_string())),
+        io::ErrorKind::InvalidData => unavailable(FailureKind::Protocol, quote(&error.to_string())),
+        _ => unavailable(FailureKind::Refused, quote(&error.to_string())),
     }
 }
 
 /// The error of a reply that no Redis sends.
 pub(crate) fn not_redis() -> LinkError {
     unavailable(
-        LinkErrorKind::Protocol,
+        FailureKind::Protocol,
         "it answers what no Redis answers: is something else listening there?",
     )
 }
@@ -168,7 +96,7 @@ pub(crate) fn not_redis() -> LinkError {
 /// The error of a call that was in flight when the connection was lost: it may have run.
 pub(crate) fn of_lost_call(cause: &LinkError) -> LinkError {
     let reason = format!("the connection was lost while a call was in flight: {}", reason(cause));
-    unavailable(LinkErrorKind::Lost, reason)
+    unavailable(FailureKind::Lost, reason)
 }
 
 /// The same error, with the address of the server.
@@ -212,7 +140,7 @@ fn of_login(detail: &str) -> LinkError {
 impl LinkError {
     /// The error for a server's error code and its text.
     pub fn of_code(code: &str, detail: &str) -> LinkError {
-        use LinkErrorKind as Kind;
+        use FailureKind as Kind;
         if let Some((code, detail)) = within_script(code, detail) {
             return LinkError::of_code(code, detail);
         }
@@ -288,12 +216,12 @@ mod tests {
     fn an_error_of_a_scripts_command_is_found_inside_that_of_the_script() {
         let error = "Error running script (call to f_1): @user_script:9: @user_script: 9: -OOM \
                     command not allowed when used memory > 'maxmemory'.";
-        assert_eq!(LinkError::of_code("ERR", error).kind(), LinkErrorKind::Full);
+        assert_eq!(LinkError::of_code("ERR", error).kind(), FailureKind::Full);
         assert_eq!(
             LinkError::of_code("ERR", "Error running script: -1: -ERR no").kind(),
-            LinkErrorKind::Other
+            FailureKind::Other
         );
-        assert_eq!(LinkError::of_code("ERR", "wrong number: -").kind(), LinkErrorKind::Other);
+        assert_eq!(LinkError::of_code("ERR", "wrong number: -").kind(), FailureKind::Other);
     }
 
     #[test]
@@ -314,45 +242,45 @@ mod tests {
         assert!(text.contains("ERR x") && text.len() < 400, "{text}");
         assert_eq!(
             LinkError::of_code("ERR", "max number of clients reached").kind(),
-            LinkErrorKind::Refused
+            FailureKind::Refused
         );
     }
 
     #[test]
     fn a_refused_connection_is_distinguished_from_a_slow_one() {
         let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
-        assert_eq!(of_system(&refused).kind(), LinkErrorKind::Refused);
+        assert_eq!(of_system(&refused).kind(), FailureKind::Refused);
         let slow = io::Error::from(io::ErrorKind::TimedOut);
-        assert_eq!(of_system(&slow).kind(), LinkErrorKind::Timeout);
+        assert_eq!(of_system(&slow).kind(), FailureKind::Timeout);
     }
 
     #[test]
     fn an_error_keeps_its_kind_when_the_address_is_added() {
         let error = at(&"10.0.0.7:6379", &LinkError::of_code("OOM", ""));
-        assert_eq!(error.kind(), LinkErrorKind::Full);
+        assert_eq!(error.kind(), FailureKind::Full);
         assert!(error.to_string().contains("10.0.0.7:6379"), "{error}");
     }
 
     #[test]
     fn a_call_that_was_lost_may_have_run_whatever_ended_the_connection() {
         let error = of_lost_call(&of_system(&io::Error::from(io::ErrorKind::ConnectionReset)));
-        assert_eq!(error.kind(), LinkErrorKind::Lost);
+        assert_eq!(error.kind(), FailureKind::Lost);
         assert!(error.may_have_run());
     }
 
     #[test]
     fn a_call_that_was_not_sent_or_was_rejected_has_not_run() {
-        for kind in [LinkErrorKind::Refused, LinkErrorKind::Overloaded, LinkErrorKind::ReadOnly] {
-            assert!(!unavailable(kind, "").may_have_run(), "{}", kind.word());
+        for kind in [FailureKind::Refused, FailureKind::Overloaded, FailureKind::ReadOnly] {
+            assert!(!unavailable(kind, "").may_have_run(), "{}", kind.as_str());
         }
-        assert!(unavailable(LinkErrorKind::Lost, "").may_have_run());
+        assert!(unavailable(FailureKind::Lost, "").may_have_run());
         assert!(LinkError::Timeout { waited: Duration::ZERO }.may_have_run());
     }
 
     #[test]
     fn every_kind_has_its_index() {
-        for (index, kind) in LinkErrorKind::ALL.into_iter().enumerate() {
-            assert_eq!(kind.index(), index, "{}", kind.word());
+        for (index, kind) in FailureKind::ALL.into_iter().enumerate() {
+            assert_eq!(kind as usize, index, "{}", kind.as_str());
         }
     }
 }

@@ -30,16 +30,15 @@ mod script;
 mod sentinel;
 mod settings;
 mod state;
-mod tls;
 
 pub use client::{BatchingClient, ClientFigures, Histogram, REDIS_METRICS};
 pub use cluster_slots::slot_of;
-pub use error::{LinkError, LinkErrorKind};
+pub use error::{FailureKind, LinkError};
 pub use numbers::{NumberReader, put_number};
 pub use redis::{Cmd, Value, cmd};
 pub use script::{RedisKey, ScriptBody, ScriptCall, ScriptReply};
 pub use settings::{
-    Login, NameCheck, Password, RedisAddress, RedisServers, RedisSettings, RedisSettingsError,
-    RedisTls, Secret,
+    ClientTls, Login, NameCheck, Password, RedisAddress, RedisServers, RedisSettings,
+    RedisSettingsError, Secret,
 };
 pub use state::LinkState;

@@ -4,7 +4,7 @@ use redis::{Value, cmd, from_redis_value};
 
 use crate::cluster_slots::text;
 use crate::dial::{Dialer, OpenConnection, Peer};
-use crate::error::{self, LinkError, LinkErrorKind, unavailable};
+use crate::error::{self, FailureKind, LinkError, unavailable};
 use crate::settings::RedisAddress;
 
 /// Connects to the master that the first reachable sentinel names.
@@ -16,7 +16,7 @@ pub(crate) async fn dial_master(
     sentinels: &[RedisAddress],
     master: &str,
 ) -> Result<OpenConnection, LinkError> {
-    let mut last = unavailable(LinkErrorKind::Refused, "no sentinel is named");
+    let mut last = unavailable(FailureKind::Refused, "no sentinel is named");
     for sentinel in sentinels {
         match dial_master_of(dialer, sentinel, master).await {
             Ok(connection) => return Ok(connection),
@@ -39,7 +39,7 @@ async fn dial_master_of(
             Ok(connection)
         }
         _ => Err(unavailable(
-            LinkErrorKind::ReadOnly,
+            FailureKind::ReadOnly,
             format!("{address} is not a master, though sentinel {sentinel} names it as one"),
         )),
     }
@@ -56,7 +56,7 @@ async fn master_address(
     let reply = connection.run(command, dialer.settings.connect_timeout).await;
     match reply.map_err(|error| error::at(sentinel, &error))? {
         Value::Nil => Err(unavailable(
-            LinkErrorKind::Other,
+            FailureKind::Other,
             format!("sentinel {sentinel} knows no master named {master:?}"),
         )),
         reply => from_redis_value::<(String, u16)>(reply)

@@ -11,23 +11,13 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tidegate_macros::defaults;
+
 pub use secret::{Login, Password, Secret};
-
-/// The default deadline of a call: a server in another region of the same continent answers in time.
-const DEADLINE: Duration = Duration::from_millis(250);
-
-/// How long opening a connection may take, from the first packet to the loaded script; also how long an open one may be
-/// silent while calls are in flight.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// The lease of slots that this process renews: how long they stay taken after it was killed.
-const SLOT_LEASE: Duration = Duration::from_secs(10);
+pub use tidegate_client_tls::{ClientTls, NameCheck};
 
 /// Slots are renewed at a third of their lease, by a loop that runs ten times a second.
 const SLOT_LEASE_MIN: Duration = Duration::from_millis(300);
-
-/// How many calls may wait in this process: at 50,000 a second more than a deadline of 250 ms, and a few megabytes.
-const QUEUE: usize = 16_384;
 
 /// More connections to a server do not help: it executes commands on one thread.
 const CONNECTIONS_MAX: usize = 64;
@@ -41,34 +31,39 @@ const QUEUE_MAX: usize = 1_000_000;
 /// The prefix is part of every key, so it costs memory for each.
 const PREFIX_BYTES_MAX: usize = 64;
 
-/// Where the servers are, and how to reach them.
-///
-/// `prefix` and `slot_lease` are for the users of the client: one URL configures both.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RedisSettings {
-    /// The servers.
-    pub servers: RedisServers,
-    /// The login at the servers.
-    pub login: Login,
-    /// The login at the sentinels, which do not share the servers' users.
-    pub sentinel_login: Login,
-    /// The database. A cluster has only 0.
-    pub database: u32,
-    /// The prefix of every key. Default `tg`.
-    pub prefix: String,
-    /// TLS settings, for servers and sentinels; none connects without TLS.
-    pub tls: Option<RedisTls>,
-    /// Connections to each server. Default 1: concurrent calls share pipelines, so one connection carries many.
-    pub connections: usize,
-    /// The deadline of a call that does not set its own. Default 250 ms.
-    pub deadline: Duration,
-    /// How long opening a connection may take, and how long an open one may be silent, unless the deadline is longer.
-    /// Default 1 s.
-    pub connect_timeout: Duration,
-    /// The lease of slots that this process holds and renews, unless their time to live is shorter. Default 10 s.
-    pub slot_lease: Duration,
-    /// How many calls may wait in this process. Default 16,384.
-    pub queue: usize,
+defaults! {
+    /// Where the servers are, and how to reach them.
+    ///
+    /// `prefix` and `slot_lease` are for the users of the client: one URL configures both.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct RedisSettings {
+        /// The servers. Default: one on this machine.
+        pub servers: RedisServers = RedisServers::Single(RedisAddress::tcp("localhost", 6379)),
+        /// The login at the servers.
+        pub login: Login,
+        /// The login at the sentinels, which do not share the servers' users.
+        pub sentinel_login: Login,
+        /// The database. A cluster has only 0.
+        pub database: u32,
+        /// The prefix of every key. Default `tg`.
+        pub prefix: String = "tg".to_owned(),
+        /// TLS settings, for servers and sentinels; none connects without TLS.
+        pub tls: Option<ClientTls>,
+        /// Connections to each server. Default 1: concurrent calls share pipelines, so one connection carries many.
+        pub connections: usize = 1,
+        /// The deadline of a call that does not set its own. Default 250 ms: a server in another region of the same
+        /// continent answers in time.
+        pub deadline: Duration = Duration::from_millis(250),
+        /// How long opening a connection may take, from the first packet to the loaded script, and how long an open one may
+        /// be silent while calls are in flight, unless the deadline is longer. Default 1 s.
+        pub connect_timeout: Duration = Duration::from_secs(1),
+        /// The lease of slots that this process holds and renews, unless their time to live is shorter: how long they stay
+        /// taken after it was killed. Default 10 s.
+        pub slot_lease: Duration = Duration::from_secs(10),
+        /// How many calls may wait in this process. Default 16,384: at 50,000 a second more than a deadline of 250 ms, and a
+        /// few megabytes.
+        pub queue: usize = 16_384,
+    }
 }
 
 /// The servers and their topology.
@@ -101,27 +96,6 @@ pub enum RedisAddress {
     Unix(PathBuf),
 }
 
-/// TLS settings.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RedisTls {
-    /// Trusted certificate authorities, as a PEM file; none means those of the system.
-    pub roots: Option<PathBuf>,
-    /// The client certificate and its key, as PEM files, for servers that demand one.
-    pub identity: Option<(PathBuf, PathBuf)>,
-    /// Whether the server's name is verified.
-    pub names: NameCheck,
-}
-
-/// Whether the name in the server's certificate is verified.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum NameCheck {
-    /// It must be the name that was connected to.
-    #[default]
-    Strict,
-    /// Any name, if a trusted authority signed the certificate.
-    Any,
-}
-
 /// Why settings are invalid. Never contains a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -139,19 +113,7 @@ impl RedisSettingsError {
 impl RedisSettings {
     /// Settings for these servers, with defaults for all other fields.
     pub fn new(servers: RedisServers) -> Self {
-        RedisSettings {
-            servers,
-            login: Login::default(),
-            sentinel_login: Login::default(),
-            database: 0,
-            prefix: "tg".to_owned(),
-            tls: None,
-            connections: 1,
-            deadline: DEADLINE,
-            connect_timeout: CONNECT_TIMEOUT,
-            slot_lease: SLOT_LEASE,
-            queue: QUEUE,
-        }
+        RedisSettings { servers, ..RedisSettings::default() }
     }
 
     /// How long a connection may be silent while calls are in flight before it counts as dead. Never shorter than the

@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use tidegate_algorithms::Period;
-use tidegate_document::{Bounds, Fault, Kind, PlainValue, Scalar};
+use tidegate_document::{Bounds, Fault, PlainValue, Scalar, kind};
 
 use crate::choices::Unit;
 
@@ -34,19 +34,7 @@ macro_rules! text_kind {
         #[derive(Clone, Debug)]
         pub(crate) struct $name(pub(crate) String);
 
-        impl Kind for $name {
-            fn words() -> String {
-                $words.to_owned()
-            }
-
-            fn schema(_: &Bounds) -> Value {
-                json!($schema)
-            }
-
-            fn parse(scalar: &Scalar<'_>, _: &Bounds) -> Result<Self, Fault> {
-                text(scalar).map($name)
-            }
-        }
+        kind!($name: $words, json!($schema), |scalar| text(scalar).map($name));
     };
 }
 
@@ -76,34 +64,17 @@ impl UnitText {
     }
 }
 
-impl Kind for UnitText {
-    fn words() -> String {
-        "a unit of time".to_owned()
-    }
-
-    fn schema(_: &Bounds) -> Value {
-        json!({"type": ["string", "null"], "examples": Unit::WORDS})
-    }
-
-    fn parse(scalar: &Scalar<'_>, _: &Bounds) -> Result<Self, Fault> {
-        text(scalar).map(UnitText)
-    }
+kind! {
+    UnitText: "a unit of time", json!({"type": ["string", "null"], "examples": Unit::WORDS}),
+    |scalar| text(scalar).map(UnitText)
 }
 
 /// A length of time from 1ms to 366d.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Interval(pub(crate) Period);
 
-impl Kind for Interval {
-    fn words() -> String {
-        Duration::words()
-    }
-
-    fn schema(bounds: &Bounds) -> Value {
-        Duration::schema(bounds)
-    }
-
-    fn parse(scalar: &Scalar<'_>, _: &Bounds) -> Result<Self, Fault> {
+kind! {
+    Interval: Duration::words(), Duration::schema(&Bounds::NONE), |scalar| {
         let length = Duration::parse(scalar, &PERIOD_BOUNDS)?;
         Period::new(length)
             .map(Interval)
@@ -115,16 +86,9 @@ impl Kind for Interval {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SoftPercent(pub(crate) u32);
 
-impl Kind for SoftPercent {
-    fn words() -> String {
-        "a percentage such as `20%`".to_owned()
-    }
-
-    fn schema(_: &Bounds) -> Value {
-        json!({"type": "string", "pattern": "^[0-9]+%$"})
-    }
-
-    fn parse(scalar: &Scalar<'_>, _: &Bounds) -> Result<Self, Fault> {
+kind! {
+    SoftPercent: "a percentage such as `20%`", json!({"type": "string", "pattern": "^[0-9]+%$"}),
+    |scalar| {
         let text = &*scalar.text;
         let percent = text.strip_suffix('%').and_then(|number| number.parse().ok());
         let in_range = |percent: &u32| (1..=SOFT_PERCENT_MAX).contains(percent);

@@ -17,30 +17,19 @@ use crate::identity::version_of;
 use crate::matching::{CountBy, End, Tree, same};
 use crate::rule::{LimitId, NameId, Rule, RuleId, RuleLimit};
 use tidegate_document::Problem;
+use tidegate_macros::defaults;
 
-/// All rules of all domains.
-#[derive(Debug)]
-pub struct Snapshot {
-    pub(crate) version: u64,
-    pub(crate) domains: IndexMap<Arc<str>, Domain, FixedState>,
-    pub(crate) rules: Arc<[Rule]>,
-    pub(crate) limits: Vec<RuleLimit>,
-    pub(crate) names: Vec<Arc<str>>,
-    pub(crate) warnings: Vec<Problem>,
-    pub(crate) shows_values: bool,
-}
-
-impl Default for Snapshot {
-    fn default() -> Self {
-        Snapshot {
-            version: version_of([]),
-            domains: IndexMap::default(),
-            rules: Arc::default(),
-            limits: Vec::new(),
-            names: Vec::new(),
-            warnings: Vec::new(),
-            shows_values: false,
-        }
+defaults! {
+    /// All rules of all domains.
+    #[derive(Debug)]
+    pub struct Snapshot {
+        pub(crate) version: u64 = version_of([]),
+        pub(crate) domains: IndexMap<Arc<str>, Domain, FixedState>,
+        pub(crate) rules: Arc<[Rule]>,
+        pub(crate) limits: Vec<RuleLimit>,
+        pub(crate) names: Vec<Arc<str>>,
+        pub(crate) warnings: Vec<Problem>,
+        pub(crate) shows_values: bool,
     }
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tidegate_algorithms::{Period, Timestamp};
 use tidegate_metrics::Exposition;
+pub use tidegate_words::FailureKind;
 
 use crate::batch::{Answers, Batch};
 use crate::memory::MemoryStore;
@@ -85,40 +86,8 @@ impl StoreError {
 
     /// Whether the store may have executed the call. If so, sending it again could charge twice.
     pub const fn may_have_run(&self) -> bool {
-        match self {
-            StoreError::Timeout { .. } => true,
-            StoreError::Unavailable { kind, .. } | StoreError::Upstream { kind, .. } => {
-                matches!(kind, FailureKind::Lost | FailureKind::Protocol | FailureKind::Other)
-            }
-        }
+        matches!(self, StoreError::Timeout { .. }) || self.kind().may_have_run()
     }
-}
-
-/// The kind of a failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum FailureKind {
-    /// No answer in time.
-    Timeout,
-    /// No server listens, or it closed the connection.
-    Refused,
-    /// The connection was lost while the call was in flight.
-    Lost,
-    /// Too many calls wait in this process.
-    Overloaded,
-    /// The store is out of memory.
-    Full,
-    /// The store is a replica and takes no writes.
-    ReadOnly,
-    /// The store is loading its data.
-    Loading,
-    /// The store rejects the login, or the user lacks a right.
-    Auth,
-    /// The nodes of the cluster disagree on the slot, or no node has it.
-    Cluster,
-    /// The reply is malformed.
-    Protocol,
-    /// Any other failure.
-    Other,
 }
 
 #[cfg(test)]

@@ -56,6 +56,6 @@ pub use shared::{
 };
 #[cfg(feature = "redis")]
 pub use tidegate_redis_link::{
-    ClientFigures, Histogram, LinkErrorKind, LinkState, Login, NameCheck, Password, REDIS_METRICS,
-    RedisAddress, RedisServers, RedisSettings, RedisSettingsError, RedisTls, Secret,
+    ClientFigures, ClientTls, Histogram, LinkState, Login, NameCheck, Password, REDIS_METRICS,
+    RedisAddress, RedisServers, RedisSettings, RedisSettingsError, Secret,
 };

@@ -27,6 +27,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[cfg(feature = "shared")]
 use tidegate_algorithms::State;
 use tidegate_algorithms::{Nanos, Timestamp};
+use tidegate_macros::defaults;
 use tidegate_metrics::{Collector, Exposition};
 
 use crate::batch::{Answer, AnswerSlot, Answers, Batch, Verb};
@@ -50,24 +51,16 @@ const SHARED_CELLS: u64 = 16;
 /// The retry time of a full store's refusals: enough for the sweep to free slots.
 const FULL_RETRY: Nanos = Nanos::from_secs(1);
 
-/// The settings of a [`MemoryStore`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MemoryConfig {
-    /// The bytes that all counters together may take. Default: 256 MiB, about seven million keys.
-    pub budget_bytes: usize,
-    /// The treatment of new keys when the budget is used up. Default: they share counters.
-    pub when_full: WhenFull,
-    /// The seed of the fingerprints; random if `None`.
-    pub seed: Option<u64>,
-}
-
-impl Default for MemoryConfig {
-    fn default() -> Self {
-        MemoryConfig {
-            budget_bytes: 256 * 1024 * 1024,
-            when_full: WhenFull::Approximate,
-            seed: None,
-        }
+defaults! {
+    /// The settings of a [`MemoryStore`].
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct MemoryConfig {
+        /// The bytes that all counters together may take. Default: 256 MiB, about seven million keys.
+        pub budget_bytes: usize = 256 * 1024 * 1024,
+        /// The treatment of new keys when the budget is used up. Default: they share counters.
+        pub when_full: WhenFull = WhenFull::Approximate,
+        /// The seed of the fingerprints; random if `None`.
+        pub seed: Option<u64>,
     }
 }
 

@@ -41,6 +41,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate_algorithms::{Nanos, Period, Timestamp};
+use tidegate_macros::defaults;
 use tidegate_metrics::{Collector, Exposition};
 
 use crate::batch::{Answers, Batch, Verb};
@@ -65,46 +66,33 @@ pub use metrics::{Metrics, OVERSHOOT_BOUNDS, SHARED_METRICS};
 pub(crate) use random::Random;
 pub use remote::{CurrentRoute, NodeId, Remote, Route};
 
-/// Settings of a [`SharedStore`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SharedSettings {
-    /// The deadline of a request whose batch does not set its own. Default: 250 ms.
-    pub within: Duration,
-    /// The deadline of background calls. Default: 1 s.
-    pub background_within: Duration,
-    /// How often eventual counts are added up. Default: 100 ms.
-    pub beat: Duration,
-    /// How often a node registers; one that has not for five beats is not counted any more. Default: 1 s.
-    pub node_beat: Duration,
-    /// The longest time that a refusal is cached, and so how late this node sees refunds by others. Default: 250 ms;
-    /// zero disables the cache.
-    pub refusals_for: Duration,
-    /// The maximum of leased keys, of eventual keys and of keys in an outage, each. Default: 100,000, of about half a kilobyte.
-    pub keys_max: usize,
-    /// Memory for the last known states of exact limits. Default: 16 MiB, about 400,000 keys.
-    pub known_bytes: usize,
-    /// The number of nodes until the register was read. Default: 1.
-    pub nodes_expected: usize,
-    /// Whose errors the caller of a limit with [`OnStoreError::Deny`](crate::OnStoreError::Deny) gets. Default: ours.
-    pub errors: StoreErrors,
-    /// The seed of jitter and of the node's id; random if none.
-    pub seed: Option<u64>,
-}
-
-impl Default for SharedSettings {
-    fn default() -> Self {
-        SharedSettings {
-            within: Duration::from_millis(250),
-            background_within: Duration::from_secs(1),
-            beat: Duration::from_millis(100),
-            node_beat: Duration::from_secs(1),
-            refusals_for: Duration::from_millis(250),
-            keys_max: 100_000,
-            known_bytes: 16 * 1024 * 1024,
-            nodes_expected: 1,
-            errors: StoreErrors::Own,
-            seed: None,
-        }
+defaults! {
+    /// Settings of a [`SharedStore`].
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct SharedSettings {
+        /// The deadline of a request whose batch does not set its own. Default: 250 ms.
+        pub within: Duration = Duration::from_millis(250),
+        /// The deadline of background calls. Default: 1 s.
+        pub background_within: Duration = Duration::from_secs(1),
+        /// How often eventual counts are added up. Default: 100 ms.
+        pub beat: Duration = Duration::from_millis(100),
+        /// How often a node registers; one that has not for five beats is not counted any more. Default: 1 s.
+        pub node_beat: Duration = Duration::from_secs(1),
+        /// The longest time that a refusal is cached, and so how late this node sees refunds by others. Default: 250
+        /// ms; zero disables the cache.
+        pub refusals_for: Duration = Duration::from_millis(250),
+        /// The maximum of leased keys, of eventual keys and of keys in an outage, each. Default: 100,000, of about half
+        /// a kilobyte.
+        pub keys_max: usize = 100_000,
+        /// Memory for the last known states of exact limits. Default: 16 MiB, about 400,000 keys.
+        pub known_bytes: usize = 16 * 1024 * 1024,
+        /// The number of nodes until the register was read. Default: 1.
+        pub nodes_expected: usize = 1,
+        /// Whose errors the caller of a limit with [`OnStoreError::Deny`](crate::OnStoreError::Deny) gets. Default:
+        /// ours.
+        pub errors: StoreErrors = StoreErrors::Own,
+        /// The seed of jitter and of the node's id; random if none.
+        pub seed: Option<u64>,
     }
 }
 

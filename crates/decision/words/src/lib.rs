@@ -23,7 +23,8 @@
 //! assert_eq!(Format::ALL.map(Format::as_str), Format::WORDS);
 //! ```
 //!
-//! How words are read from files and described in schemas is the business of `document`.
+//! [`FailureKind`] is a set that several crates share. How words are read from files and described in schemas is the
+//! business of `document`.
 
 /// An enum whose variants have words. Implemented by [`words!`].
 pub trait Words: Copy + 'static {
@@ -88,4 +89,41 @@ macro_rules! words {
             }
         }
     };
+}
+
+words! {
+    /// The kind of a failed call to a store or to Redis; the label of its metric.
+    #[derive(PartialOrd, Ord)]
+    pub enum FailureKind {
+        /// No reply in time.
+        Timeout = "timeout",
+        /// No server listens, or it closed the connection.
+        Refused = "refused",
+        /// The connection was lost while the call was in flight.
+        Lost = "lost",
+        /// Too many calls wait in this process.
+        Overloaded = "overloaded",
+        /// The server is out of memory.
+        Full = "full",
+        /// The server is a replica and takes no writes.
+        ReadOnly = "readonly",
+        /// The server is loading its data.
+        Loading = "loading",
+        /// The server rejects the login, or the user lacks a right.
+        Auth = "auth",
+        /// The nodes of the cluster disagree on the slot, or no node has it.
+        Cluster = "cluster",
+        /// The reply is malformed.
+        Protocol = "protocol",
+        /// Any other failure.
+        Other = "other",
+    }
+}
+
+impl FailureKind {
+    /// Whether the server may have executed a call that failed so. A timeout of this kind is one of connecting; a call
+    /// that was sent and not answered in time is an error of its own.
+    pub const fn may_have_run(self) -> bool {
+        matches!(self, FailureKind::Lost | FailureKind::Protocol | FailureKind::Other)
+    }
 }

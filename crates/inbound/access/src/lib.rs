@@ -1,6 +1,7 @@
 //! Access to doors.
 //!
 //! [`AccessPolicy`] decides who may read, check and change; [`HostNames`] which host names a port answers to.
+//! [`sha256`], [`bearer_token`] and [`RandomId`] are what every door needs of secrets.
 //! [`BodyReader`] collects the body of a request, up to a maximum and within a time:
 //!
 //! ```
@@ -20,10 +21,12 @@
 
 mod body;
 mod host;
+mod secret;
 mod token;
 
 pub use body::{BodyError, BodyLimits, BodyReader, read_body};
 pub use host::HostNames;
+pub use secret::{RandomId, Sha256Hash, bearer_token, parse_sha256, sha256};
 pub use token::{
     AccessError, AccessPolicy, AccessToken, AccessTokens, CHALLENGE, Role, TOKEN_BYTES_MAX,
     TOKEN_BYTES_MIN, TokenError,

@@ -10,12 +10,15 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use aws_lc_rs::digest::{SHA256, digest};
 use http::StatusCode;
 use http::header::{AUTHORIZATION, HeaderMap, HeaderValue, ORIGIN};
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
 use subtle::ConstantTimeEq;
 use tidegate_algorithms::Timestamp;
 use tidegate_words::words;
+
+use crate::secret::{Sha256Hash, bearer_token, parse_sha256, sha256};
 
 /// The shortest token: a shorter one could be guessed.
 pub const TOKEN_BYTES_MIN: usize = 16;
@@ -54,7 +57,7 @@ words! {
 #[derive(Clone, PartialEq, Eq)]
 pub struct AccessToken {
     name: String,
-    hash: [u8; 32],
+    hash: Sha256Hash,
     roles: Vec<Role>,
     /// The day on which it is no longer valid, and the instant at which that day begins.
     expires: Option<(String, Timestamp)>,
@@ -181,7 +184,8 @@ impl FromStr for AccessToken {
         }
         let role = |word: &str| Role::from_word(word).ok_or(TokenError::Role);
         let roles = roles.split('+').map(role).collect::<Result<_, _>>()?;
-        Ok(AccessToken { name: name.to_owned(), hash: parse_hash(hash)?, roles, expires })
+        let hash = parse_sha256(hash).ok_or(TokenError::Hash)?;
+        Ok(AccessToken { name: name.to_owned(), hash, roles, expires })
     }
 }
 
@@ -256,12 +260,7 @@ impl Eq for AccessTokens {}
 fn find<'t>(tokens: &'t [AccessToken], headers: &HeaderMap) -> Option<&'t AccessToken> {
     let mut fields = headers.get_all(AUTHORIZATION).iter();
     let (Some(field), None) = (fields.next(), fields.next()) else { return None };
-    let space = field.as_bytes().iter().position(|byte| *byte == b' ')?;
-    let (scheme, text) = field.as_bytes().split_at(space);
-    if !scheme.eq_ignore_ascii_case(b"bearer") {
-        return None;
-    }
-    let hash = sha256(text.trim_ascii());
+    let hash = sha256(bearer_token(field.as_bytes())?);
     // All are compared, so that the time does not depend on which one it is.
     let matches = |token: &&AccessToken| bool::from(token.hash.ct_eq(&hash));
     tokens.iter().fold(None, |found, token| found.or(Some(token).filter(matches)))
@@ -309,51 +308,23 @@ impl AccessPolicy {
     }
 }
 
-fn sha256(text: &[u8]) -> [u8; 32] {
-    let mut hash = [0; 32];
-    hash.copy_from_slice(digest(&SHA256, text).as_ref());
-    hash
-}
-
-fn parse_hash(text: &str) -> Result<[u8; 32], TokenError> {
-    let mut hash = [0; 32];
-    if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return Err(TokenError::Hash);
-    }
-    for (index, byte) in hash.iter_mut().enumerate() {
-        let digits = text.get(index * 2..index * 2 + 2).ok_or(TokenError::Hash)?;
-        *byte = u8::from_str_radix(digits, 16).map_err(|_| TokenError::Hash)?;
-    }
-    Ok(hash)
-}
-
 /// A day, and the instant at which it begins in UTC.
 fn parse_day(text: &str) -> Result<(String, Timestamp), TokenError> {
     let mut numbers = text.split('-').map(|part| {
         let digits = part.bytes().all(|byte| byte.is_ascii_digit());
-        part.parse::<u64>().ok().filter(|_| digits)
+        part.parse::<i16>().ok().filter(|_| digits)
     });
     let (Some(Some(year)), Some(Some(month)), Some(Some(day)), None) =
         (numbers.next(), numbers.next(), numbers.next(), numbers.next())
     else {
         return Err(TokenError::Expires);
     };
-    let is_leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    let days_of_month = match month {
-        1 | 3 | 5 | 7 | 8 | 10 | 12 => 31,
-        4 | 6 | 9 | 11 => 30,
-        2 => 28 + u64::from(is_leap),
-        _ => return Err(TokenError::Expires),
-    };
-    if !(1970..=2500).contains(&year) || !(1..=days_of_month).contains(&day) {
-        return Err(TokenError::Expires);
-    }
-    // Days since 1970 in the proleptic Gregorian calendar, with years that begin in March.
-    let (shifted_year, shifted_month) =
-        if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let before = shifted_year * 365 + shifted_year / 4 - shifted_year / 100 + shifted_year / 400;
-    let days = before + (shifted_month * 153 + 2) / 5 + day - 1 - 719_468;
-    Ok((text.to_owned(), Timestamp::from_secs(days * 86_400)))
+    let date = i8::try_from(month).ok().zip(i8::try_from(day).ok());
+    let date = date.and_then(|(month, day)| Date::new(year, month, day).ok());
+    let date = date.filter(|_| (1970..=2500).contains(&year)).ok_or(TokenError::Expires)?;
+    let start = TimeZone::UTC.to_timestamp(date.at(0, 0, 0, 0)).map_err(|_| TokenError::Expires)?;
+    let seconds = u64::try_from(start.as_second()).map_err(|_| TokenError::Expires)?;
+    Ok((text.to_owned(), Timestamp::from_secs(seconds)))
 }
 
 #[cfg(test)]

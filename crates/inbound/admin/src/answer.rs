@@ -1,18 +1,23 @@
 //! Answers of the debug port: text, JSON, problems.
 
-use bytes::Bytes;
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
+use http::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE,
+};
 use http::{Response, StatusCode};
-use http_body_util::Full;
 use serde::Serialize;
 use tidegate_access::CHALLENGE;
 use tidegate_answers::{NO_STORE, PROBLEM_JSON};
 
+use super::body::DebugBody;
+
 /// An answer of the debug port.
-pub(super) type Answer = Response<Full<Bytes>>;
+pub(super) type Answer = Response<DebugBody>;
 
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const CSV: HeaderValue = HeaderValue::from_static("text/csv; charset=utf-8");
+const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
+const NO_REFERRER: HeaderValue = HeaderValue::from_static("no-referrer");
 const NO_SNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 
 /// Why a request is rejected.
@@ -44,13 +49,28 @@ pub(super) fn text(body: String) -> Answer {
     typed(TEXT, body)
 }
 
-pub(super) fn typed(content_type: HeaderValue, body: impl Into<Bytes>) -> Answer {
-    let mut answer = Response::new(Full::new(body.into()));
+pub(super) fn typed(content_type: HeaderValue, body: impl Into<DebugBody>) -> Answer {
+    let mut answer = Response::new(body.into());
     let headers = answer.headers_mut();
     headers.insert(CONTENT_TYPE, content_type);
     headers.insert(CACHE_CONTROL, NO_STORE);
     headers.insert(http::header::X_CONTENT_TYPE_OPTIONS, NO_SNIFF);
+    headers.insert(http::header::REFERRER_POLICY, NO_REFERRER);
     answer
+}
+
+/// A table to download under this name.
+pub(super) fn csv(name: &'static str, body: String) -> Answer {
+    let mut answer = typed(CSV, body);
+    if let Ok(value) = HeaderValue::from_str(&format!("attachment; filename=\"{name}\"")) {
+        answer.headers_mut().insert(CONTENT_DISPOSITION, value);
+    }
+    answer
+}
+
+/// A stream of events.
+pub(super) fn events(body: DebugBody) -> Answer {
+    typed(EVENTS, body)
 }
 
 pub(super) fn json(body: &impl Serialize) -> Answer {

@@ -3,14 +3,24 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tidegate_engine::Target;
+use tidegate_engine::{Target, Timestamp};
 use tidegate_words::words;
+
+use super::audit::Undo;
 
 /// One change, for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     kind: ChangeKind,
     description: String,
+    /// The mode before and after, if it is a switch.
+    pub(super) modes: Option<(String, String)>,
+    /// Why, as the operator wrote it.
+    pub(super) reason: Option<String>,
+    /// When it ends by itself.
+    pub(super) until: Option<Timestamp>,
+    /// The request that undoes it.
+    pub(super) undo: Option<Undo>,
 }
 
 words! {
@@ -29,7 +39,28 @@ words! {
 
 impl Change {
     pub(super) fn new(kind: ChangeKind, description: impl Into<String>) -> Self {
-        Change { kind, description: description.into() }
+        let description = description.into();
+        Change { kind, description, modes: None, reason: None, until: None, undo: None }
+    }
+
+    /// The same change with the modes before and after, and the request that undoes it.
+    pub(super) fn between(self, before: String, after: String, undo: Undo) -> Self {
+        Change { modes: Some((before, after)), undo: Some(undo), ..self }
+    }
+
+    /// The same change with its reason, and when it ends.
+    pub(super) fn because(self, reason: Option<String>, until: Option<Timestamp>) -> Self {
+        Change { reason, until, ..self }
+    }
+
+    /// The change in words, without its reason.
+    pub(super) fn description(&self) -> &str {
+        &self.description
+    }
+
+    /// The word for its kind.
+    pub(super) const fn kind(&self) -> &'static str {
+        self.kind.as_str()
     }
 
     /// A change of the limits of a rule. Names are quoted: they come from a request and end in a log.
@@ -42,7 +73,11 @@ impl Change {
 
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.description)
+        f.write_str(&self.description)?;
+        match &self.reason {
+            Some(reason) => write!(f, ", because {reason:?}"),
+            None => Ok(()),
+        }
     }
 }
 

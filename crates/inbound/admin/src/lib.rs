@@ -1,7 +1,8 @@
-//! The debug port: metrics, statistics, the limits in place, the most refused callers, run-time switches, the log level.
+//! The debug port: metrics, statistics, the limits in place, their history, the most refused callers, run-time switches,
+//! the log level, and a dashboard for a browser.
 //!
 //! [`DebugDoor`] is a service of HTTP requests. Every page is computed when it is requested; only [`Observations`], an
-//! observer of the engine, keeps counts of its own. A large page takes milliseconds to write, so serve this door from a
+//! observer of the engine, and the history, which [`DebugDoor::record`] reads once a second, keep counts of their own. A large page takes milliseconds to write, so serve this door from a
 //! thread of its own and not from one that decides requests.
 //!
 //! `routes` lists every page and the access that it needs. The program supplies what the engine does not have (rules,
@@ -28,10 +29,25 @@
 //! ```
 
 mod answer;
+mod audit;
+mod body;
 mod change;
 mod routes;
 mod service;
 mod settings;
+
+mod assets;
+mod callers_page;
+mod changes_page;
+mod csv;
+mod events;
+mod limits_page;
+mod query;
+mod recorder;
+mod series_page;
+mod state_page;
+mod tail;
+mod try_page;
 
 mod delivery;
 mod limiters;
@@ -45,11 +61,16 @@ mod top;
 mod observations;
 mod process;
 
+pub use body::DebugBody;
 pub use change::Change;
 pub use service::DebugDoor;
 
 pub use delivery::{DELIVERY_METRICS, DeliveryReading};
-pub use limiters::{LimiterName, SWITCHBOARD_METRICS, SwitchTarget, Switchboard};
+pub use limiters::{LimitTarget, LimiterName, SWITCHBOARD_METRICS, SwitchTarget, Switchboard};
 pub use metrics::ADMIN_METRICS;
 pub use observations::{OBSERVATION_METRICS, Observations, ObservationsConfig};
 pub use settings::{DebugParts, DebugSettings, LogLevel};
+pub use state_page::StoreReading;
+pub use tail::TailMode;
+pub use tidegate_history::HistoryFileError;
+pub use try_page::{TrialDescriptor, TriedHead, TriedRoute};

@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tidegate_engine::{Clock, Engine, LimiterKind, Mode, Timestamp};
+use tidegate_engine::{Clock, Engine, LimiterKind, Mode, Target, Timestamp};
 use tidegate_overload::{Limiter, Protection, SteadyClock};
 use tidegate_words::words;
 
@@ -59,6 +59,25 @@ trait RuleLimiters: Send + Sync {
     fn set_limiter(&self, kind: LimiterKind, mode: Mode);
     fn switch_off(&self, off: bool);
     fn is_switched_off(&self) -> bool;
+    /// Gives the limits of a target the modes of their files again.
+    fn unset(&self, target: &LimitTarget);
+}
+
+/// The limits of a rule, or one of them: the target of a switch that can end by itself.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LimitTarget {
+    /// The domain.
+    pub domain: String,
+    /// The rule's path.
+    pub path: String,
+    /// One limit by its name or number; all of the rule if not given.
+    pub limit: Option<String>,
+}
+
+impl LimitTarget {
+    pub(crate) fn as_target(&self) -> Target<'_> {
+        Target { domain: &self.domain, path: &self.path, limit: self.limit.as_deref() }
+    }
 }
 
 impl<S: Send + Sync, C: Clock> RuleLimiters for Engine<S, C> {
@@ -77,6 +96,11 @@ impl<S: Send + Sync, C: Clock> RuleLimiters for Engine<S, C> {
     fn is_switched_off(&self) -> bool {
         Engine::is_switched_off(self)
     }
+
+    fn unset(&self, target: &LimitTarget) {
+        // A limit that is gone has no mode to give back.
+        let _ = Engine::unset_switch(self, target.as_target());
+    }
 }
 
 /// Switches every limiter.
@@ -87,7 +111,12 @@ pub struct Switchboard {
     configured: Mutex<[Mode; LimiterName::ALL.len()]>,
     /// When switches end by themselves, if so.
     ends: Mutex<BTreeMap<SwitchTarget, Timestamp>>,
+    /// When switches of limits end by themselves, if so.
+    limit_ends: Mutex<BTreeMap<LimitTarget, Timestamp>>,
 }
+
+/// The most switches of limits that end by themselves.
+const LIMIT_ENDS_MAX: usize = 10_000;
 
 /// The target of a switch that can end by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -120,7 +149,8 @@ impl Switchboard {
     {
         let configured = [Mode::Off; LimiterName::ALL.len()];
         let (configured, ends) = (Mutex::new(configured), Mutex::default());
-        let board = Switchboard { rules: engine, protection, configured, ends };
+        let limit_ends = Mutex::default();
+        let board = Switchboard { rules: engine, protection, configured, ends, limit_ends };
         let now = LimiterName::ALL.map(|limiter| board.mode(limiter).unwrap_or(Mode::Off));
         *board.configured.lock() = now;
         board
@@ -164,6 +194,44 @@ impl Switchboard {
     pub fn restore(&self, limiter: LimiterName) -> Option<Mode> {
         let configured = self.configured.lock().get(limiter as usize).copied()?;
         self.set(limiter, configured).then_some(configured)
+    }
+
+    /// The configured mode of a limiter.
+    pub fn configured(&self, limiter: LimiterName) -> Mode {
+        self.configured.lock().get(limiter as usize).copied().unwrap_or(Mode::Off)
+    }
+
+    /// Sets when a switch of limits ends by itself; [`None`] for never. Returns whether there was room for it.
+    pub fn end_limit_at(&self, target: LimitTarget, end: Option<Timestamp>) -> bool {
+        let mut ends = self.limit_ends.lock();
+        match end {
+            Some(end) if ends.len() < LIMIT_ENDS_MAX || ends.contains_key(&target) => {
+                ends.insert(target, end);
+                true
+            }
+            Some(_) => false,
+            None => {
+                ends.remove(&target);
+                true
+            }
+        }
+    }
+
+    /// The switches of limits that end by themselves, and when.
+    pub fn limit_ends(&self) -> Vec<(LimitTarget, Timestamp)> {
+        self.limit_ends.lock().iter().map(|(target, end)| (target.clone(), *end)).collect()
+    }
+
+    /// Takes back the switches of limits that have expired, and returns them. The program calls it periodically.
+    pub fn expire_limits(&self, now: Timestamp) -> Vec<LimitTarget> {
+        let mut ends = self.limit_ends.lock();
+        let over: Vec<LimitTarget> =
+            ends.iter().filter(|(_, end)| **end <= now).map(|(target, _)| target.clone()).collect();
+        for target in &over {
+            ends.remove(target);
+            self.rules.unset(target);
+        }
+        over
     }
 
     /// Switches everything off, or on again: while off, every request passes.
@@ -275,6 +343,16 @@ mod tests {
         board.set(LimiterName::Gate, Mode::Shadow);
         assert_eq!(board.expire(Timestamp::MAX), []);
         assert_eq!(board.mode(LimiterName::Gate), Some(Mode::Shadow));
+    }
+
+    #[test]
+    fn a_temporary_switch_of_limits_ends_once_even_if_the_limit_is_gone() {
+        let board = board(false);
+        let target = LimitTarget { domain: "api".into(), path: "user".into(), limit: None };
+        assert!(board.end_limit_at(target.clone(), Some(Timestamp::from_secs(10))));
+        assert_eq!(board.expire_limits(Timestamp::from_secs(9)), []);
+        assert_eq!(board.expire_limits(Timestamp::from_secs(10)), [target]);
+        assert!(board.limit_ends().is_empty());
     }
 
     #[test]

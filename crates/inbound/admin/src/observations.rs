@@ -13,46 +13,44 @@ mod values;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use parking_lot::Mutex;
 use tidegate_engine::{
-    Descriptor, FailureKind, Observer, Request, Rule, Ruling, StoreError, Undecided, Verb, Verdict,
+    Descriptor, FailureKind, Observer, Request, Rule, Ruling, StoreError, Timestamp, Undecided,
+    Verb, Verdict,
 };
 
+use super::tail::{Tail, TailMode};
 use refusals::Refusals;
+use tidegate_macros::defaults;
 use tidegate_words::words;
 use unknown::UnknownDomains;
 use values::Values;
 
 pub use metrics::OBSERVATION_METRICS;
-pub(super) use refusals::{RefusedKey, RefusingLimit, TopReading, TopRow};
+pub(super) use refusals::{RefusedKey, RefusingLimit, TopReading, TopRow, key_text, shortened};
 pub(super) use values::Series;
 
+const NANOS_PER_HOUR: u64 = 3_600_000_000_000;
 /// The rule label of a limit that came with the request.
 const OVERRIDE: &str = "(override)";
 
-/// How much is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ObservationsConfig {
-    /// How many of the most refused are shown, up to a thousand. Default: 20.
-    pub top: usize,
-    /// The most series of rules whose metrics show values of requests; further values are summed. Default: 10,000, a few
-    /// megabytes.
-    pub detailed_series_max: usize,
-    /// The share of a limit from which its use counts as near the limit in those series, in millionths. Default:
-    /// 800,000, as in the engine.
-    pub near_millionths: u32,
-    /// Whether limits that come with requests have series too, by their descriptors, as in envoyproxy/ratelimit.
-    /// Default: no.
-    pub overrides: bool,
-}
-
-impl Default for ObservationsConfig {
-    fn default() -> Self {
-        ObservationsConfig {
-            top: 20,
-            detailed_series_max: 10_000,
-            near_millionths: 800_000,
-            overrides: false,
-        }
+defaults! {
+    /// How much is kept.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct ObservationsConfig {
+        /// How many of the most refused are shown, up to a thousand. Default: 20.
+        pub top: usize = 20,
+        /// The most series of rules whose metrics show values of requests; further values are summed. Default: 10,000,
+        /// a few megabytes.
+        pub detailed_series_max: usize = 10_000,
+        /// The share of a limit from which its use counts as near the limit in those series, in millionths. Default:
+        /// 800,000, as in the engine.
+        pub near_millionths: u32 = 800_000,
+        /// Which verdicts the tail shows to open pages. Default: refusals.
+        pub tail: TailMode,
+        /// Whether limits that come with requests have series too, by their descriptors, as in envoyproxy/ratelimit.
+        /// Default: no.
+        pub overrides: bool,
     }
 }
 
@@ -94,6 +92,16 @@ pub struct Observations {
     values: Values,
     unknown: UnknownDomains,
     undecided: [AtomicU64; Reason::ALL.len()],
+    tail: Tail,
+    hours: Mutex<RefusalHours>,
+}
+
+/// The hours of the most refused: counting begins again with each hour, and the one before is kept.
+#[derive(Debug, Default)]
+struct RefusalHours {
+    /// When this hour's counting began.
+    since: Option<Timestamp>,
+    before: Option<(Timestamp, TopReading)>,
 }
 
 impl Observations {
@@ -108,17 +116,51 @@ impl Observations {
             ),
             unknown: UnknownDomains::default(),
             undecided: Default::default(),
+            tail: Tail::new(config.tail),
+            hours: Mutex::default(),
         }
     }
 
-    /// The most refused limits and callers.
-    pub(super) fn top(&self) -> TopReading {
-        self.refusals.read()
+    /// Begins a second, and each hour the counts of the most refused. Called once a second.
+    pub fn tick(&self, now: Timestamp) {
+        self.tail.tick(now.as_millis());
+        let mut hours = self.hours.lock();
+        let hour = |at: Timestamp| at.as_nanos() / NANOS_PER_HOUR;
+        match hours.since {
+            Some(since) if hour(since) == hour(now) => {}
+            Some(since) => {
+                hours.before = Some((since, self.refusals.read()));
+                self.refusals.clear();
+                hours.since = Some(now);
+            }
+            None => hours.since = Some(now),
+        }
+    }
+
+    /// The tail of verdicts.
+    pub(super) const fn tail(&self) -> &Tail {
+        &self.tail
+    }
+
+    /// The most refused limits and callers of this hour and the one before.
+    pub(super) fn recent(&self) -> TopReading {
+        let reading = self.refusals.read();
+        match &self.hours.lock().before {
+            Some((_, before)) => self.refusals.joined(reading, before),
+            None => reading,
+        }
+    }
+
+    /// When the counts of [`Observations::recent`] began.
+    pub(super) fn recent_since(&self) -> Option<Timestamp> {
+        let hours = self.hours.lock();
+        hours.before.as_ref().map(|(since, _)| *since).or(hours.since)
     }
 
     /// Forgets all refusals.
     pub(super) fn clear_top(&self) {
         self.refusals.clear();
+        self.hours.lock().before = None;
     }
 
     /// Hits by value.
@@ -157,6 +199,9 @@ impl Observer for Observations {
         if verdict.is_switched_off() {
             return;
         }
+        if !matches!(verb, Verb::Peek | Verb::Refund | Verb::Reset) {
+            self.tail.observe(request, verdict);
+        }
         if let Some(undecided) = verdict.undecided() {
             if let Some(count) = self.undecided.get(Reason::of(undecided) as usize) {
                 count.fetch_add(1, Ordering::Relaxed);
@@ -178,6 +223,7 @@ impl Observer for Observations {
     }
 
     fn observe_turned_away(&self, request: &Request<'_>, verdict: &Verdict) {
+        self.tail.observe(request, verdict);
         self.refusals.observe_turned_away(request, verdict);
         if self.values.counts_overrides() || verdict.snapshot().shows_values() {
             self.values.observe_turned_away(request, verdict);
@@ -191,12 +237,12 @@ fn descriptor_of<'r>(request: &Request<'r>, ruling: &Ruling) -> Option<&'r Descr
 }
 
 /// The path of a ruling's rule.
-fn rule_label<'v>(verdict: &'v Verdict, ruling: &Ruling) -> &'v str {
+pub(super) fn rule_label<'v>(verdict: &'v Verdict, ruling: &Ruling) -> &'v str {
     verdict.rule(ruling).map_or(OVERRIDE, Rule::path)
 }
 
 /// The label of a ruling's limit.
-fn limit_label(verdict: &Verdict, ruling: &Ruling) -> String {
+pub(super) fn limit_label(verdict: &Verdict, ruling: &Ruling) -> String {
     match (verdict.rule(ruling), verdict.limit(ruling)) {
         (Some(rule), Some(limit)) => verdict.snapshot().limit_name(rule, limit).into_owned(),
         _ => String::new(),

@@ -1,29 +1,35 @@
 //! The service: finds the route of a request, checks its access, and shows a page or makes a change.
 
 use std::convert::Infallible;
-use std::fmt;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::ACCEPT;
+use http::header::{ACCEPT, HOST, HeaderName, ORIGIN};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body;
-use http_body_util::Full;
 use hyper::service::Service;
-use tidegate_access::{AccessError, BodyError, BodyLimits, read_body};
-use tidegate_engine::{Clock, CounterStore, Engine};
+use tidegate_access::{AccessError, BodyError, BodyLimits, Role, read_body};
+use tidegate_engine::{Clock, CounterStore, Engine, Timestamp};
+use tidegate_history::{History, HistoryFileError};
+use tidegate_macros::{clone_fields, debug_fields};
 use tidegate_metrics::Format;
 use tidegate_statsd::StatsReading;
 
 use super::answer::{self, Answer, Problem};
+use super::audit::{AuditEntry, AuditLog};
+use super::body::DebugBody;
 use super::change::{Change, ChangeCounts, ChangeKind};
+use super::events::{self, Streams};
 use super::limiters::Switchboard;
-use super::routes::{self, Action, Command, Page};
+use super::recorder::Recorder;
+use super::routes::{self, Action, Command, Page, Question, Route};
 use super::settings::DebugParts;
+use super::{assets, callers_page, changes_page, limits_page, series_page, state_page, try_page};
 use super::{log_level, metrics, rlconfig, stats, switches, top};
 
 /// The largest body: a change is a few words.
@@ -37,6 +43,8 @@ pub struct DebugDoor<S, C> {
     inner: Arc<Inner<S, C>>,
     /// The path of the metrics, if there are no other pages.
     metrics_only: Option<Arc<str>>,
+    /// The other end of the connection, if it is known.
+    peer: Option<SocketAddr>,
 }
 
 /// The state that all clones share.
@@ -46,6 +54,9 @@ pub(super) struct Inner<S, C> {
     pub(super) board: Arc<Switchboard>,
     pub(super) changes: ChangeCounts,
     pub(super) denied: AtomicU64,
+    pub(super) audit: AuditLog,
+    pub(super) recorder: Recorder,
+    pub(super) streams: Streams,
 }
 
 /// The format of a page.
@@ -61,8 +72,38 @@ impl<S: CounterStore, C: Clock> DebugDoor<S, C> {
         let board = parts.switchboard.clone();
         let board = board.unwrap_or_else(|| Arc::new(Switchboard::new(Arc::clone(&engine), None)));
         let (changes, denied) = (ChangeCounts::default(), AtomicU64::new(0));
-        let inner = Arc::new(Inner { engine, parts, board, changes, denied });
-        DebugDoor { inner, metrics_only: None }
+        let recorder = Recorder::new(parts.settings.history_bytes);
+        let streams = Streams::new(parts.settings.streams_max);
+        let audit = AuditLog::default();
+        let inner = Inner { engine, parts, board, changes, denied, audit, recorder, streams };
+        DebugDoor { inner: Arc::new(inner), metrics_only: None, peer: None }
+    }
+
+    /// The same door for one connection: its changes are recorded with this address.
+    #[must_use]
+    pub fn for_peer(&self, peer: Option<SocketAddr>) -> Self {
+        DebugDoor { peer, ..self.clone() }
+    }
+
+    /// Takes a reading of everything that has a history. Call it once a second, not from a thread that decides
+    /// requests: with ten thousand limits it takes milliseconds.
+    pub fn record(&self) {
+        let now = self.inner.engine.clock().now();
+        self.inner.parts.observations.tick(now);
+        self.inner.recorder.record(&self.inner, now);
+    }
+
+    /// The history of limits as bytes, for a file.
+    pub fn encode_history(&self) -> Vec<u8> {
+        self.inner.recorder.with(History::encode)
+    }
+
+    /// Goes on from [`DebugDoor::encode_history`].
+    ///
+    /// # Errors
+    /// When the bytes are not a history, of another version, or damaged. Then nothing changes.
+    pub fn restore_history(&self, bytes: &[u8]) -> Result<(), HistoryFileError> {
+        self.inner.recorder.restore(self.inner.parts.settings.history_bytes, bytes)
     }
 
     /// The same door reduced to its metrics, at this path: for a port that others may reach.
@@ -79,7 +120,7 @@ impl<S: CounterStore, C: Clock> DebugDoor<S, C> {
     async fn answer<B: Body<Data = Bytes>>(&self, head: &Parts, body: B) -> Answer {
         let answered = match &self.metrics_only {
             Some(path) => self.inner.metrics_at(path, head),
-            None => self.inner.respond(head, body).await,
+            None => self.inner.respond(head, body, self.peer).await,
         };
         answered.unwrap_or_else(Answer::from)
     }
@@ -87,9 +128,10 @@ impl<S: CounterStore, C: Clock> DebugDoor<S, C> {
 
 impl<S: CounterStore, C: Clock> Inner<S, C> {
     async fn respond<B: Body<Data = Bytes>>(
-        &self,
+        self: &Arc<Self>,
         head: &Parts,
         body: B,
+        peer: Option<SocketAddr>,
     ) -> Result<Answer, Problem> {
         if !self.parts.settings.hosts.accept(head) {
             let detail = "the debug port does not answer to this host; add it to `debug.hosts`, or use an IP address";
@@ -105,10 +147,16 @@ impl<S: CounterStore, C: Clock> Inner<S, C> {
         // Before the body is read: a request without access costs as little as possible.
         self.authorize(route.action, &head.headers)?;
         match route.action {
-            Action::Open(page) | Action::Private(page) => self.show(page, head),
+            Action::Open(page) | Action::Private(page) => self.show(page, route, head).await,
+            Action::Ask(Question::Try) => {
+                let body = read_body(body, BODY_LIMITS).await.map_err(body_problem)?;
+                try_page::answer(self, &body).await
+            }
             Action::Change(command) => {
                 let body = read_body(body, BODY_LIMITS).await.map_err(body_problem)?;
-                self.change(command, &body)
+                let (change, answer) = self.change(command, &body)?;
+                self.register(&change, &head.headers, peer);
+                Ok(answer)
             }
         }
     }
@@ -117,7 +165,17 @@ impl<S: CounterStore, C: Clock> Inner<S, C> {
     fn authorize(&self, action: Action, headers: &HeaderMap) -> Result<(), Problem> {
         let Some(role) = action.role() else { return Ok(()) };
         let now = || self.engine.clock().now();
-        self.parts.settings.access.authorize(headers, role, now).map_err(|error| {
+        if headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site") {
+            self.denied.fetch_add(1, Ordering::Relaxed);
+            let detail = "a page of another site may not read or change anything here";
+            return Err(Problem::new(StatusCode::FORBIDDEN, detail));
+        }
+        let access = self.parts.settings.access.authorize(headers, role, now);
+        // The dashboard of this port: its host was checked before, so that no other site has this origin.
+        if access == Err(AccessError::Browser) && is_same_origin(headers) {
+            return Ok(());
+        }
+        access.map_err(|error| {
             self.denied.fetch_add(1, Ordering::Relaxed);
             let detail = match &error {
                 AccessError::ChangesOff => format!("{error}; set `debug.token` or `debug.tokens`"),
@@ -154,10 +212,39 @@ impl<S: CounterStore, C: Clock> Inner<S, C> {
         answer::typed(content_type, metrics::page(self, format))
     }
 
-    fn show(&self, page: Page, head: &Parts) -> Result<Answer, Problem> {
+    async fn show(
+        self: &Arc<Self>,
+        page: Page,
+        route: &Route,
+        head: &Parts,
+    ) -> Result<Answer, Problem> {
+        let (query, headers) = (head.uri.query(), &head.headers);
+        match page {
+            Page::ApiCallers => callers_page::list(self, query).await,
+            Page::ApiChanges => changes_page::list(self, query),
+            Page::ApiEvents => events::open(self, query, headers),
+            Page::ApiLimit => limits_page::one(self, route.parameter(head.uri.path())),
+            Page::ApiLimits => limits_page::list(self, query),
+            Page::ApiSeries => series_page::columns(self, query),
+            Page::ApiState => Ok(answer::json(&state_page::read(self))),
+            Page::Ui => assets::index(headers),
+            Page::UiFile => assets::file(route.parameter(head.uri.path()), headers),
+            Page::Index
+            | Page::Metrics
+            | Page::Rlconfig
+            | Page::Stats
+            | Page::Top
+            | Page::Switches
+            | Page::LogLevel
+            | Page::Gateway => self.show_plain(page, head),
+        }
+    }
+
+    /// Pages for a terminal and for scripts.
+    fn show_plain(&self, page: Page, head: &Parts) -> Result<Answer, Problem> {
         let format = PageFormat::of(head.uri.query())?;
         Ok(match page {
-            Page::Index => answer::text(routes::index()),
+            Page::Index if wants_html(&head.headers) => assets::redirect(),
             Page::Metrics => self.metrics(&head.headers),
             Page::Rlconfig => {
                 answer::text(rlconfig::page(&self.engine.snapshot(), self.parts.settings.compat))
@@ -170,7 +257,7 @@ impl<S: CounterStore, C: Clock> Inner<S, C> {
                 }
             }
             Page::Top => {
-                let reading = self.parts.observations.top();
+                let reading = top::read(self);
                 match format {
                     PageFormat::Text => answer::text(top::table(&reading)),
                     PageFormat::Json => answer::json(&reading),
@@ -182,16 +269,18 @@ impl<S: CounterStore, C: Clock> Inner<S, C> {
                 let none = || Problem::new(StatusCode::NOT_FOUND, "there is no gateway");
                 answer::json_text(self.parts.gateway_page.as_ref().ok_or_else(none)?())
             }
+            // The index, and the pages that `show` answers itself.
+            _ => answer::text(routes::index()),
         })
     }
 
-    fn change(&self, command: Command, body: &[u8]) -> Result<Answer, Problem> {
+    fn change(&self, command: Command, body: &[u8]) -> Result<(Change, Answer), Problem> {
         let now = self.engine.clock().now();
-        let (change, answer) = match command {
+        Ok(match command {
             Command::SwitchOff => switches::kill(&self.board, now, body)?,
-            Command::SwitchOn => switches::revive(&self.board),
-            Command::SwitchLimit => switches::limit(&self.engine, body)?,
-            Command::RestoreLimit => switches::limit_back(&self.engine, body)?,
+            Command::SwitchOn => switches::revive(&self.board, body)?,
+            Command::SwitchLimit => switches::limit(&self.engine, &self.board, body)?,
+            Command::RestoreLimit => switches::limit_back(&self.engine, &self.board, body)?,
             Command::SwitchLimiter => switches::limiter(&self.board, now, body)?,
             Command::RestoreLimiter => switches::limiter_back(&self.board, body)?,
             Command::SetLogLevel => log_level::set(&self.parts, body)?,
@@ -209,12 +298,31 @@ impl<S: CounterStore, C: Clock> Inner<S, C> {
                     Change::new(ChangeKind::TopCleared, "the most refused are counted anew");
                 (change, answer::text("counting anew\n".to_owned()))
             }
-        };
-        self.changes.count(&change);
+        })
+    }
+
+    /// Counts, logs and records a change.
+    fn register(&self, change: &Change, headers: &HeaderMap, peer: Option<SocketAddr>) {
+        self.changes.count(change);
+        let now = self.engine.clock().now();
+        let tokens = &self.parts.settings.access.tokens;
+        let (before, after) = change.modes.clone().unzip();
+        self.audit.add(AuditEntry {
+            id: 0,
+            at_ms: now.as_millis(),
+            by: tokens.authorize(headers, Role::Change, now).ok(),
+            peer,
+            kind: change.kind(),
+            what: change.description().to_owned(),
+            before,
+            after,
+            reason: change.reason.clone(),
+            until_ms: change.until.map(Timestamp::as_millis),
+            undo: change.undo.clone(),
+        });
         if let Some(on_change) = &self.parts.on_change {
-            on_change(&change);
+            on_change(change);
         }
-        Ok(answer)
     }
 }
 
@@ -233,6 +341,19 @@ impl PageFormat {
         }
         Ok(format)
     }
+}
+
+/// Whether the client is a browser that opens a page.
+fn wants_html(headers: &HeaderMap) -> bool {
+    let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok());
+    accept.is_some_and(|accept| accept.contains("text/html"))
+}
+
+/// Whether a page of this very host and port sent a request.
+fn is_same_origin(headers: &HeaderMap) -> bool {
+    let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    let origin = text(ORIGIN).and_then(|origin| origin.strip_prefix("http://"));
+    origin.zip(text(HOST)).is_some_and(|(origin, host)| origin.eq_ignore_ascii_case(host))
 }
 
 /// The problem of a body that could not be read.
@@ -255,7 +376,7 @@ where
     C: Clock,
     B: Body<Data = Bytes> + Send + 'static,
 {
-    type Response = Response<Full<Bytes>>;
+    type Response = Response<DebugBody>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
@@ -268,14 +389,6 @@ where
     }
 }
 
-impl<S, C> Clone for DebugDoor<S, C> {
-    fn clone(&self) -> Self {
-        DebugDoor { inner: Arc::clone(&self.inner), metrics_only: self.metrics_only.clone() }
-    }
-}
+clone_fields!([S, C] DebugDoor<S, C> { inner, metrics_only, peer });
 
-impl<S, C> fmt::Debug for DebugDoor<S, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DebugDoor").field("parts", &self.inner.parts).finish_non_exhaustive()
-    }
-}
+debug_fields!([S, C] DebugDoor<S, C> { parts = inner.parts });

@@ -1,37 +1,35 @@
 //! The settings of the debug port, and the parts of the program that it shows.
 
-use std::fmt;
 use std::sync::Arc;
 
 use super::change::Change;
 use super::delivery::DeliveryReading;
 use super::limiters::Switchboard;
 use super::observations::Observations;
+use super::state_page::StoreReading;
+use super::try_page::{TriedHead, TriedRoute};
 use tidegate_access::{AccessPolicy, HostNames};
+use tidegate_engine::RuleLimit;
+use tidegate_macros::{debug_fields, defaults};
 use tidegate_metrics::{Collector, Meter};
 use tidegate_statsd::UpstreamMetrics;
 
-/// The settings of the debug port.
-#[derive(Clone, Debug)]
-pub struct DebugSettings {
-    /// Who may change anything and see pages about callers. Default: without tokens, so changes are off.
-    pub access: AccessPolicy,
-    /// The host names that the port answers to, beside IP addresses and loopback names. Default: none.
-    pub hosts: HostNames,
-    /// Whether statistics have the names of envoyproxy/ratelimit. Default: no.
-    pub compat: bool,
-    /// The most rules with metrics of their own; further ones are summed. Default: 10,000.
-    pub rules_max: usize,
-}
-
-impl Default for DebugSettings {
-    fn default() -> Self {
-        DebugSettings {
-            access: AccessPolicy::default(),
-            hosts: HostNames::default(),
-            compat: false,
-            rules_max: 10_000,
-        }
+defaults! {
+    /// The settings of the debug port.
+    #[derive(Clone, Debug)]
+    pub struct DebugSettings {
+        /// Who may change anything and see pages about callers. Default: without tokens, so changes are off.
+        pub access: AccessPolicy,
+        /// The host names that the port answers to, beside IP addresses and loopback names. Default: none.
+        pub hosts: HostNames,
+        /// Whether statistics have the names of envoyproxy/ratelimit. Default: no.
+        pub compat: bool,
+        /// The most rules with metrics of their own; further ones are summed. Default: 10,000.
+        pub rules_max: usize = 10_000,
+        /// The most bytes of the history. Default: 8 MiB.
+        pub history_bytes: usize = 8 << 20,
+        /// The most streams of events at a time. Default: 16.
+        pub streams_max: usize = 16,
     }
 }
 
@@ -83,12 +81,16 @@ pub struct DebugParts {
     pub gateway_page: Option<Source<String>>,
     /// Parts of the program with metrics beside those of the engine, the doors and the limiters.
     pub collectors: Vec<Arc<dyn Collector>>,
+    /// The state of the store.
+    pub store: Option<Source<StoreReading>>,
+    /// A limit in a few words.
+    pub limit_terms: Option<fn(&RuleLimit) -> String>,
+    /// What the gateway makes of a request. Without it only descriptors can be tried.
+    pub try_request: Option<Box<dyn Fn(&TriedHead) -> TriedRoute + Send + Sync>>,
+    /// A caller as pages show it; [`None`] for not at all. Default: as it is.
+    pub show_caller: Option<Box<dyn Fn(&str) -> Option<String> + Send + Sync>>,
     /// Is called with every change, to log it.
     pub on_change: Option<Listener<Change>>,
 }
 
-impl fmt::Debug for DebugParts {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("DebugParts").field("settings", &self.settings).finish_non_exhaustive()
-    }
-}
+debug_fields!(DebugParts { settings });

@@ -6,11 +6,12 @@ use http::StatusCode;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tidegate_engine::{Clock, Engine, Mode, Nanos, Percent, Target, Timestamp, UnknownTarget};
+use tidegate_engine::{Clock, Engine, Mode, Nanos, Percent, RuleLimit, Timestamp, UnknownTarget};
 
 use super::answer::{self, Answer, Problem};
+use super::audit::{REASON_BYTES_MAX, Undo};
 use super::change::{Change, ChangeKind};
-use super::limiters::{LimiterName, SwitchTarget, Switchboard};
+use super::limiters::{LimitTarget, LimiterName, SwitchTarget, Switchboard};
 
 /// All switches.
 #[derive(Debug, Serialize)]
@@ -34,6 +35,9 @@ struct SwitchedLimit {
     enforce_percent: u8,
     /// The mode in the rule file.
     written: WrittenMode,
+    /// In how many seconds it ends by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ends_in: Option<u64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -44,22 +48,29 @@ struct WrittenMode {
 
 pub(super) fn read<S, C: Clock>(engine: &Engine<S, C>, board: &Switchboard) -> SwitchesReading {
     let mut limits = Vec::new();
+    let (now, ends) = (engine.clock().now(), board.limit_ends());
     engine.for_each_switch(|snapshot, rule, limit, mode| {
+        let name = snapshot.limit_name(rule, limit);
+        let is_of = |target: &LimitTarget| {
+            let is_rule = target.domain == rule.domain() && target.path == rule.path();
+            is_rule && target.limit.as_deref().is_none_or(|limit| limit == name)
+        };
+        let end = ends.iter().filter(|(target, _)| is_of(target)).map(|(_, end)| *end).min();
         limits.push(SwitchedLimit {
             domain: rule.domain().to_owned(),
             path: rule.path().to_owned(),
-            limit: snapshot.limit_name(rule, limit).into_owned(),
+            limit: name.into_owned(),
             mode: mode.as_str(),
             enforce_percent: mode.enforce_percent(),
             written: WrittenMode {
                 mode: limit.mode.as_str(),
                 enforce_percent: limit.mode.enforce_percent(),
             },
+            ends_in: end.map(|end| end.since(now).as_secs_ceil()),
         });
     });
     let mode = |limiter: LimiterName| Some((limiter.as_str(), board.mode(limiter)?.to_string()));
     let limiters = LimiterName::ALL.into_iter().filter_map(mode).collect();
-    let now = engine.clock().now();
     let left = |(switched, end): (SwitchTarget, Timestamp)| {
         (switched.as_str(), end.since(now).as_secs_ceil())
     };
@@ -72,6 +83,33 @@ pub(super) fn read<S, C: Clock>(engine: &Engine<S, C>, board: &Switchboard) -> S
 struct KillSwitch {
     off: bool,
     for_seconds: Option<u64>,
+    reason: Option<Reason>,
+}
+
+/// Why something is changed: one line of text, not too long.
+#[derive(Debug, Deserialize)]
+#[serde(try_from = "String")]
+struct Reason(String);
+
+impl TryFrom<String> for Reason {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        if text.len() > REASON_BYTES_MAX {
+            return Err(format!("a reason has up to {REASON_BYTES_MAX} bytes"));
+        }
+        Ok(Reason(text))
+    }
+}
+
+/// The text of a reason, unless it is empty.
+fn text_of(reason: Option<Reason>) -> Option<String> {
+    reason.map(|Reason(text)| text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+/// When a switch ends that holds for so many seconds.
+fn end_of(now: Timestamp, for_seconds: Option<u64>) -> Option<Timestamp> {
+    for_seconds.map(|seconds| now.after(Nanos::from_secs(seconds)))
 }
 
 pub(super) fn kill(
@@ -79,22 +117,38 @@ pub(super) fn kill(
     now: Timestamp,
     body: &[u8],
 ) -> Result<(Change, Answer), Problem> {
-    let KillSwitch { off, for_seconds } = parse(body)?;
-    board.switch_off(off);
-    if let Some(seconds) = for_seconds.filter(|_| off) {
-        board.end_at(SwitchTarget::Everything, now.after(Nanos::from_secs(seconds)));
+    let KillSwitch { off, for_seconds, reason } = parse(body)?;
+    let until = end_of(now, for_seconds).filter(|_| off);
+    let (change, answer) = switch_all(board, off);
+    if let Some(end) = until {
+        board.end_at(SwitchTarget::Everything, end);
     }
-    Ok(killed(off))
+    Ok((change.because(text_of(reason), until), answer))
 }
 
-pub(super) fn revive(board: &Switchboard) -> (Change, Answer) {
-    board.switch_off(false);
-    killed(false)
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "an object")]
+struct Revival {
+    reason: Option<Reason>,
 }
 
-fn killed(off: bool) -> (Change, Answer) {
-    let state = if off { "off" } else { "on" };
-    let change = Change::new(ChangeKind::KillSwitch, format!("everything was switched {state}"));
+pub(super) fn revive(board: &Switchboard, body: &[u8]) -> Result<(Change, Answer), Problem> {
+    let Revival { reason } = if body.is_empty() { Revival::default() } else { parse(body)? };
+    let (change, answer) = switch_all(board, false);
+    Ok((change.because(text_of(reason), None), answer))
+}
+
+fn switch_all(board: &Switchboard, off: bool) -> (Change, Answer) {
+    let state = |off: bool| if off { "off" } else { "on" };
+    let before = board.is_off();
+    board.switch_off(off);
+    let description = format!("everything was switched {}", state(off));
+    let undo = Undo { method: "PUT", path: "/switches/kill", body: json!({ "off": before }) };
+    let change = Change::new(ChangeKind::KillSwitch, description).between(
+        state(before).to_owned(),
+        state(off).to_owned(),
+        undo,
+    );
     (change, answer::json(&json!({ "off": off })))
 }
 
@@ -106,13 +160,17 @@ struct LimitSwitch {
     limit: Option<String>,
     mode: String,
     enforce_percent: Option<u8>,
+    for_seconds: Option<u64>,
+    reason: Option<Reason>,
 }
 
 pub(super) fn limit<S, C: Clock>(
     engine: &Engine<S, C>,
+    board: &Switchboard,
     body: &[u8],
 ) -> Result<(Change, Answer), Problem> {
-    let LimitSwitch { domain, path, limit, mode, enforce_percent } = parse(body)?;
+    let LimitSwitch { domain, path, limit, mode, enforce_percent, for_seconds, reason } =
+        parse(body)?;
     let mode = Mode::from_word(&mode).ok_or_else(|| {
         let words = Mode::WORDS.join(", ");
         Problem::new(StatusCode::BAD_REQUEST, format!("`mode` is one of {words}"))
@@ -123,11 +181,54 @@ pub(super) fn limit<S, C: Clock>(
         return Err(Problem::new(StatusCode::BAD_REQUEST, detail));
     }
     let mode = mode.with_percent(Percent::new(enforce_percent));
-    let target = Target { domain: &domain, path: &path, limit: limit.as_deref() };
+    let owned = LimitTarget { domain, path, limit };
+    let target = owned.as_target();
+    let (before, undo) = before(engine, &owned);
     let limits = engine.set_switch(target, mode).map_err(unknown)?;
+    let until = end_of(engine.clock().now(), for_seconds);
+    if !board.end_limit_at(owned.clone(), until) {
+        let detail = "too many switches of limits end by themselves";
+        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail));
+    }
     let state = format!("was switched to {}, {} % enforced", mode.as_str(), mode.enforce_percent());
-    let change = Change::of_limits(ChangeKind::Limit, target, &state);
+    let change = Change::of_limits(ChangeKind::Limit, target, &state)
+        .between(before, mode.to_string(), undo)
+        .because(text_of(reason), until);
     Ok((change, answer::json(&json!({ "limits": limits }))))
+}
+
+/// The mode of the first limit of a target, and the request that restores it.
+fn before<S, C: Clock>(engine: &Engine<S, C>, target: &LimitTarget) -> (String, Undo) {
+    let LimitTarget { domain, path, limit: name } = target;
+    let snapshot = engine.snapshot();
+    let is_of = |limit: &&RuleLimit| {
+        snapshot.rule(limit.rule).is_some_and(|rule| {
+            let is_rule = rule.domain() == domain && rule.path() == path;
+            is_rule && name.as_deref().is_none_or(|name| snapshot.limit_name(rule, limit) == name)
+        })
+    };
+    let found = snapshot.limits().iter().find(is_of);
+    let mut switched = None;
+    engine.for_each_switch(|_, _, limit, mode| {
+        if found.is_some_and(|found| found.identity == limit.identity) {
+            switched = Some(mode);
+        }
+    });
+    let written = found.map_or(Mode::Off, |limit| limit.mode);
+    let mode = switched.unwrap_or(written);
+    let mut body = json!({ "domain": domain, "path": path });
+    if let Some(name) = name {
+        body["limit"] = json!(name);
+    }
+    let method = match switched {
+        Some(mode) => {
+            body["mode"] = json!(mode.as_str());
+            body["enforce_percent"] = json!(mode.enforce_percent());
+            "PUT"
+        }
+        None => "DELETE",
+    };
+    (mode.to_string(), Undo { method, path: "/switches/limit", body })
 }
 
 #[derive(Debug, Deserialize)]
@@ -136,17 +237,25 @@ struct LimitBack {
     domain: String,
     path: String,
     limit: Option<String>,
+    reason: Option<Reason>,
 }
 
 pub(super) fn limit_back<S, C: Clock>(
     engine: &Engine<S, C>,
+    board: &Switchboard,
     body: &[u8],
 ) -> Result<(Change, Answer), Problem> {
-    let LimitBack { domain, path, limit } = parse(body)?;
-    let target = Target { domain: &domain, path: &path, limit: limit.as_deref() };
+    let LimitBack { domain, path, limit, reason } = parse(body)?;
+    let owned = LimitTarget { domain, path, limit };
+    let target = owned.as_target();
+    let (mode, undo) = before(engine, &owned);
     let limits = engine.unset_switch(target).map_err(unknown)?;
+    board.end_limit_at(owned.clone(), None);
     let state = "is as its rule file says again";
-    let change = Change::of_limits(ChangeKind::LimitBack, target, state);
+    let (after, _) = before(engine, &owned);
+    let change = Change::of_limits(ChangeKind::LimitBack, target, state)
+        .between(mode, after, undo)
+        .because(text_of(reason), None);
     Ok((change, answer::json(&json!({ "limits": limits }))))
 }
 
@@ -156,6 +265,7 @@ struct LimiterSwitch {
     limiter: String,
     mode: String,
     for_seconds: Option<u64>,
+    reason: Option<Reason>,
 }
 
 pub(super) fn limiter(
@@ -163,38 +273,65 @@ pub(super) fn limiter(
     now: Timestamp,
     body: &[u8],
 ) -> Result<(Change, Answer), Problem> {
-    let LimiterSwitch { limiter, mode, for_seconds } = parse(body)?;
+    let LimiterSwitch { limiter, mode, for_seconds, reason } = parse(body)?;
     let limiter = named(&limiter)?;
     let mode = Mode::parse(&mode).ok_or_else(|| {
         let detail = format!("`mode` is {}", Mode::SYNTAX);
         Problem::new(StatusCode::BAD_REQUEST, detail)
     })?;
+    let before = board.mode(limiter);
     if !board.set(limiter, mode) {
         return Err(unprotected(limiter));
     }
-    if let Some(seconds) = for_seconds {
-        board.end_at(SwitchTarget::Limiter(limiter), now.after(Nanos::from_secs(seconds)));
+    let until = end_of(now, for_seconds);
+    if let Some(end) = until {
+        board.end_at(SwitchTarget::Limiter(limiter), end);
     }
+    let undo = limiter_undo(board, limiter, before);
     let limiter = limiter.as_str();
     let description = format!("limiter {limiter} was switched to {mode}");
     let answer = answer::json(&json!({ "limiter": limiter, "mode": mode.to_string() }));
-    Ok((Change::new(ChangeKind::Limiter, description), answer))
+    let before = before.map(|before| before.to_string()).unwrap_or_default();
+    let change = Change::new(ChangeKind::Limiter, description)
+        .between(before, mode.to_string(), undo)
+        .because(text_of(reason), until);
+    Ok((change, answer))
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an object")]
 struct LimiterBack {
     limiter: String,
+    reason: Option<Reason>,
+}
+
+/// The request that gives a limiter the mode that it had.
+fn limiter_undo(board: &Switchboard, limiter: LimiterName, before: Option<Mode>) -> Undo {
+    let name = limiter.as_str();
+    let path = "/switches/limiter";
+    match before.filter(|before| *before != board.configured(limiter)) {
+        Some(mode) => {
+            let body = json!({ "limiter": name, "mode": mode.to_string() });
+            Undo { method: "PUT", path, body }
+        }
+        None => Undo { method: "DELETE", path, body: json!({ "limiter": name }) },
+    }
 }
 
 pub(super) fn limiter_back(board: &Switchboard, body: &[u8]) -> Result<(Change, Answer), Problem> {
-    let LimiterBack { limiter } = parse(body)?;
+    let LimiterBack { limiter, reason } = parse(body)?;
     let limiter = named(&limiter)?;
+    let before = board.mode(limiter);
+    let undo = limiter_undo(board, limiter, before);
     let mode = board.restore(limiter).ok_or_else(|| unprotected(limiter))?;
+    let before = before.map(|before| before.to_string()).unwrap_or_default();
     let limiter = limiter.as_str();
     let description = format!("limiter {limiter} is as configured again: {mode}");
     let answer = answer::json(&json!({ "limiter": limiter, "mode": mode.to_string() }));
-    Ok((Change::new(ChangeKind::LimiterBack, description), answer))
+    let change = Change::new(ChangeKind::LimiterBack, description)
+        .between(before, mode.to_string(), undo)
+        .because(text_of(reason), None);
+    Ok((change, answer))
 }
 
 fn named(word: &str) -> Result<LimiterName, Problem> {

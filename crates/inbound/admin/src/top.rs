@@ -1,13 +1,84 @@
-//! The most refused limits and callers, as tables for a terminal.
+//! The most refused limits and callers and the requests that were shed, as tables for a terminal.
 
 use std::fmt::Write;
 
-use super::observations::{RefusedKey, RefusingLimit, TopReading, TopRow};
+use serde::Serialize;
+use tidegate_engine::{Clock, CounterStore, Timestamp};
+use tidegate_overload::{Answer, DecisionCount};
 
-/// Both tables.
-pub(super) fn table(reading: &TopReading) -> String {
+use super::observations::{RefusedKey, RefusingLimit, TopReading, TopRow};
+use super::service::Inner;
+
+/// The most refused, and the requests that were shed.
+#[derive(Debug, Serialize)]
+pub(super) struct TopPage {
+    /// When counting refusals began, in milliseconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    since_ms: Option<u64>,
+    #[serde(flatten)]
+    reading: TopReading,
+    /// Requests that overload protection refused, since the start of the process.
+    shed: Vec<ShedRow>,
+}
+
+/// Requests of a category that a limiter refused.
+#[derive(Debug, Serialize)]
+struct ShedRow {
+    limiter: &'static str,
+    category: &'static str,
+    count: u64,
+    /// Whether it is in shadow mode, so that the requests passed.
+    shadow: bool,
+}
+
+pub(super) fn read<S: CounterStore, C: Clock>(door: &Inner<S, C>) -> TopPage {
+    let observations = &door.parts.observations;
+    let mut reading = observations.recent();
+    reading.keys.retain_mut(|row| match door.show_caller(&row.label.key) {
+        Some(caller) => {
+            row.label.key = caller;
+            true
+        }
+        None => false,
+    });
+    let protection = door.board.protection();
+    let decisions = protection.map(|protection| protection.decisions()).unwrap_or_default();
+    let since_ms = observations.recent_since().map(Timestamp::as_millis);
+    TopPage { since_ms, reading, shed: shed_rows(&decisions) }
+}
+
+fn shed_rows(decisions: &[DecisionCount]) -> Vec<ShedRow> {
+    let mut rows: Vec<ShedRow> = Vec::new();
+    for decision in decisions {
+        let shadow = match decision.answer {
+            Answer::Reject => false,
+            Answer::WouldReject => true,
+            Answer::Allow | Answer::ErrorOpen => continue,
+        };
+        let (limiter, category) = (decision.limiter.as_str(), decision.category.as_str());
+        let is_same = |row: &&mut ShedRow| {
+            (row.limiter, row.category, row.shadow) == (limiter, category, shadow)
+        };
+        match rows.iter_mut().find(is_same) {
+            Some(row) => row.count = row.count.saturating_add(decision.count),
+            None if decision.count > 0 => {
+                rows.push(ShedRow { limiter, category, count: decision.count, shadow });
+            }
+            None => {}
+        }
+    }
+    rows.sort_by_key(|row| std::cmp::Reverse(row.count));
+    rows
+}
+
+/// All tables.
+pub(super) fn table(TopPage { since_ms, reading, shed }: &TopPage) -> String {
     let TopReading { refusals, missed, limits, keys } = reading;
-    let mut text = format!("{refusals} refusals");
+    let mut text = format!("{refusals} refusals by limits");
+    if let Some(since) = since_ms {
+        let minutes = since / 60_000 % 1_440;
+        let _ = write!(text, " since {:02}:{:02} UTC", minutes / 60, minutes % 60);
+    }
     if *missed > 0 {
         let _ = write!(text, ", and {missed} observations missed under load");
     }
@@ -18,6 +89,14 @@ pub(super) fn table(reading: &TopReading) -> String {
     let of_key =
         |row: &TopRow<RefusedKey>| format!("{:<40}  {}", row.label.key, where_from(&row.label.by));
     push_rows(&mut text, keys, of_key);
+    if !shed.is_empty() {
+        text.push_str("\nshed by overload protection, since the start\n");
+        let _ = writeln!(text, "{:>12}", "requests");
+        for ShedRow { limiter, category, count, shadow } in shed {
+            let shadow = if *shadow { " (shadow: let through)" } else { "" };
+            let _ = writeln!(text, "{count:>12}  {limiter} {category}{shadow}");
+        }
+    }
     text
 }
 

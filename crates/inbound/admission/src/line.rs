@@ -21,24 +21,21 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::description::RequestDescription;
 use crate::pipeline::{Admission, Grant, LineWait};
 use tidegate_answers::{Notice, Refusal};
+use tidegate_macros::defaults;
 
 /// The request in front is decided no more often than this.
 const RETRY_INTERVAL_MIN: Duration = Duration::from_millis(1);
 
-/// How requests wait: for limits with `when_over: delay`, and for their turn in leaky buckets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DelaySettings {
-    /// The most requests that wait, over all callers. Default: 10,000.
-    pub waiting_max: usize,
-    /// The most requests that wait in one line, behind the same limit. Default: 100.
-    pub line_max: usize,
-    /// The longest wait. A request that would have to wait longer is refused. Default: 10 s.
-    pub wait_max: Duration,
-}
-
-impl Default for DelaySettings {
-    fn default() -> Self {
-        DelaySettings { waiting_max: 10_000, line_max: 100, wait_max: Duration::from_secs(10) }
+defaults! {
+    /// How requests wait: for limits with `when_over: delay`, and for their turn in leaky buckets.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct DelaySettings {
+        /// The most requests that wait, over all callers. Default: 10,000.
+        pub waiting_max: usize = 10_000,
+        /// The most requests that wait in one line, behind the same limit. Default: 100.
+        pub line_max: usize = 100,
+        /// The longest wait. A request that would have to wait longer is refused. Default: 10 s.
+        pub wait_max: Duration = Duration::from_secs(10),
     }
 }
 
@@ -73,7 +70,7 @@ impl WaitMode {
 pub struct LineKey(u64);
 
 /// All lines.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Lines {
     lines: Mutex<HashMap<LineKey, Line>>,
     waiting: AtomicUsize,
@@ -97,21 +94,10 @@ struct LineMember {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineFull;
 
-impl Default for Lines {
-    fn default() -> Self {
-        Lines::new()
-    }
-}
-
 impl Lines {
     /// No lines yet.
     pub fn new() -> Self {
-        Lines {
-            lines: Mutex::default(),
-            waiting: AtomicUsize::new(0),
-            tickets: AtomicU64::new(0),
-            seed: RandomState::new(),
-        }
+        Lines::default()
     }
 
     /// How many requests wait.

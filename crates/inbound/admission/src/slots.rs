@@ -1,9 +1,9 @@
 //! Slots of concurrency limits: held while a request is in flight, and for how long on average.
 
-use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_engine::{Clock, CounterStore, Nanos, Permit};
+use tidegate_macros::debug_fields;
 
 /// Slots that are free again when this is dropped. Hides the store that they are from.
 pub struct HeldSlots(#[expect(dead_code, reason = "dropping it is its use")] Box<dyn Send + Sync>);
@@ -20,11 +20,7 @@ impl HeldSlots {
     }
 }
 
-impl fmt::Debug for HeldSlots {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("HeldSlots")
-    }
-}
+debug_fields!(HeldSlots {});
 
 /// How long slots are held: a moving average, for the `Retry-After` of concurrency limits.
 #[derive(Debug, Default)]

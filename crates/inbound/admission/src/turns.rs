@@ -30,7 +30,7 @@ use crate::refund::Refund;
 pub use pending_turn::PendingTurn;
 
 /// All turns that requests wait for, and the spare ones.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Turns {
     spare: Mutex<SpareTurns>,
     /// How many requests wait for their turn.
@@ -79,16 +79,10 @@ impl TurnBounds {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoTurn(pub Duration);
 
-impl Default for Turns {
-    fn default() -> Self {
-        Turns::new()
-    }
-}
-
 impl Turns {
     /// No turns yet.
     pub fn new() -> Self {
-        Turns { spare: Mutex::default(), waiting: AtomicUsize::new(0), seed: RandomState::new() }
+        Turns::default()
     }
 
     /// Takes the turn of a request that was admitted for later.

@@ -1,29 +1,23 @@
-//! The access log: one line per request, written by a separate thread.
-//!
-//! A request only puts a record into a bounded queue, without waiting and without formatting. When the queue is full
-//! the line is dropped and counted, so that a slow disk does not slow requests.
+//! The access log: one line per request, written by the thread of a [`LogQueue`].
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::net::IpAddr;
 use std::num::NonZeroU64;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread;
 use std::time::Duration;
 
-use aws_lc_rs::digest::{SHA256, digest};
 use compact_str::CompactString;
 use http::header::{HeaderName, HeaderValue, REFERER, USER_AGENT};
 use http::request::Parts;
 use http::uri::Authority;
 use http::{Method, StatusCode, Uri, Version};
-use parking_lot::{Condvar, Mutex};
 use serde_json::json;
+use tidegate_access::sha256;
 use tidegate_engine::Timestamp;
 use tidegate_overload::Category;
 
+use super::log_queue::LogQueue;
 use super::settings::{AccessLogFormat, AccessLogSettings, CallerFormat};
 use super::tally::Outcome;
 
@@ -32,9 +26,6 @@ const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// Bytes of the hash of a caller: enough that no two callers of a log are the same.
 const CALLER_HASH_BYTES: usize = 8;
-
-/// The maximum number of lines per write.
-const BATCH_MAX: u64 = 1_024;
 
 /// The part of a line that is known when a request begins.
 #[derive(Debug)]
@@ -141,30 +132,12 @@ pub(super) struct LogLine {
     pub(super) route: Box<str>,
 }
 
-/// The queue of the writing thread.
+/// The access log: which requests it has, and the queue of the writing thread.
 #[derive(Debug)]
 pub(super) struct AccessLog {
-    lines: SyncSender<LogLine>,
+    lines: LogQueue<LogLine>,
     one_of: NonZeroU64,
     seen: AtomicU64,
-    dropped: AtomicU64,
-    /// The number of lines put into the queue.
-    queued: AtomicU64,
-    written: Arc<WrittenLines>,
-}
-
-/// How lines are written.
-#[derive(Clone, Copy, Debug)]
-struct LineFormat {
-    format: AccessLogFormat,
-    caller: CallerFormat,
-}
-
-/// The number of lines that the thread has written.
-#[derive(Debug, Default)]
-struct WrittenLines {
-    lines: Mutex<u64>,
-    more: Condvar,
 }
 
 impl AccessLog {
@@ -173,15 +146,13 @@ impl AccessLog {
         settings: &AccessLogSettings,
         out: Box<dyn Write + Send>,
     ) -> io::Result<Self> {
-        let (lines, queue) = sync_channel(settings.waiting_max.max(1));
-        let format = LineFormat { format: settings.format, caller: settings.caller };
-        let written: Arc<WrittenLines> = Arc::default();
-        let progress = Arc::clone(&written);
-        thread::Builder::new()
-            .name("tidegate-access-log".to_owned())
-            .spawn(move || write_all(&queue, format, out, &progress))?;
-        let (seen, dropped, queued) = Default::default();
-        Ok(AccessLog { lines, one_of: settings.one_of, seen, dropped, queued, written })
+        let AccessLogSettings { format, caller, one_of, waiting_max } = *settings;
+        let write = move |line: &LogLine, text: &mut String| match format {
+            AccessLogFormat::Json => line.as_json(caller, text),
+            AccessLogFormat::Common => line.as_common(text),
+        };
+        let lines = LogQueue::start("access-log", waiting_max, out, write)?;
+        Ok(AccessLog { lines, one_of, seen: AtomicU64::new(0) })
     }
 
     /// Whether the next request is sampled.
@@ -191,54 +162,16 @@ impl AccessLog {
     }
 
     pub(super) fn write(&self, line: LogLine) {
-        match self.lines.try_send(line) {
-            Ok(()) => self.queued.fetch_add(1, Ordering::Release),
-            Err(_) => self.dropped.fetch_add(1, Ordering::Relaxed),
-        };
+        self.lines.push(line);
     }
 
     /// Waits until all lines so far are written, with a timeout. Returns whether they are. Blocks.
     pub(super) fn flush(&self, patience: Duration) -> bool {
-        let queued = self.queued.load(Ordering::Acquire);
-        let mut written = self.written.lines.lock();
-        self.written.more.wait_while_for(&mut written, |written| *written < queued, patience);
-        *written >= queued
+        self.lines.flush(patience)
     }
 
     pub(super) fn dropped(&self) -> u64 {
-        self.dropped.load(Ordering::Relaxed)
-    }
-}
-
-/// Writes until the queue is closed: all queued lines with one write, then a flush.
-fn write_all(
-    queue: &Receiver<LogLine>,
-    format: LineFormat,
-    mut out: Box<dyn Write + Send>,
-    written: &WrittenLines,
-) {
-    let mut text = String::new();
-    while let Ok(first) = queue.recv() {
-        text.clear();
-        let mut lines: u64 = 0;
-        let mut next = Some(first);
-        while let Some(line) = next {
-            match format.format {
-                AccessLogFormat::Json => line.as_json(format.caller, &mut text),
-                AccessLogFormat::Common => line.as_common(&mut text),
-            }
-            lines = lines.saturating_add(1);
-            // Bounded, so that a steady stream of lines cannot delay the write forever.
-            next = if lines < BATCH_MAX { queue.try_recv().ok() } else { None };
-        }
-        if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-            tracing::warn!(%error, "cannot write the access log");
-        }
-        // Also after an error, so that `flush` does not wait for these lines.
-        let mut done = written.lines.lock();
-        *done = done.saturating_add(lines);
-        drop(done);
-        written.more.notify_all();
+        self.lines.dropped()
     }
 }
 
@@ -253,7 +186,7 @@ impl LogLine {
             "client": record.client,
             "method": record.method.as_str(),
             "target": record.uri.to_string(),
-            "protocol": protocol(record.version),
+            "protocol": format!("{:?}", record.version),
             "status": self.status.as_u16(),
             "bytes": self.bytes,
             "micros": self.ended.since(record.began).get() / 1_000,
@@ -280,12 +213,12 @@ impl LogLine {
         }
         let _ = writeln!(
             out,
-            " - - [{}] \"{} {} {}\" {} {}",
+            " - - [{}] \"{} {} {:?}\" {} {}",
             instant(record.began, "%d/%b/%Y:%H:%M:%S +0000"),
             record.method,
             // A URI cannot contain quotes or line ends.
             record.uri,
-            protocol(record.version),
+            record.version,
             self.status.as_u16(),
             self.bytes,
         );
@@ -297,8 +230,8 @@ pub fn show_caller(name: &str, format: CallerFormat) -> Option<String> {
     match format {
         CallerFormat::Plain => Some(name.to_owned()),
         CallerFormat::Hashed => {
-            let hash = digest(&SHA256, name.as_bytes());
-            let bytes = hash.as_ref().iter().take(CALLER_HASH_BYTES);
+            let hash = sha256(name.as_bytes());
+            let bytes = hash.iter().take(CALLER_HASH_BYTES);
             Some(bytes.map(|byte| format!("{byte:02x}")).collect())
         }
         CallerFormat::Off => None,
@@ -316,14 +249,4 @@ fn trace_id(parent: &HeaderValue) -> Option<&str> {
 fn instant(at: Timestamp, format: &str) -> String {
     let moment = jiff::Timestamp::from_nanosecond(i128::from(at.as_nanos()));
     moment.unwrap_or(jiff::Timestamp::MAX).strftime(format).to_string()
-}
-
-const fn protocol(version: Version) -> &'static str {
-    match version {
-        Version::HTTP_09 => "HTTP/0.9",
-        Version::HTTP_10 => "HTTP/1.0",
-        Version::HTTP_2 => "HTTP/2.0",
-        Version::HTTP_3 => "HTTP/3.0",
-        _ => "HTTP/1.1",
-    }
 }

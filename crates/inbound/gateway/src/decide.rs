@@ -1,6 +1,11 @@
 //! Deciding a request: shed, then limit. The gate and the upstream follow in `request`; the crate `tidegate-admission`
 //! has the whole order and its reasons.
 
+#![expect(
+    clippy::result_large_err,
+    reason = "a refusal is moved once; a box would be an allocation per refusal"
+)]
+
 use std::borrow::Cow;
 use std::time::Duration;
 
@@ -43,19 +48,11 @@ impl FirstDecision {
     }
 }
 
-impl<S, C> ActiveDocument<S, C>
-where
-    S: CounterStore,
-    C: Clock,
-{
+impl<S: CounterStore, C: Clock> ActiveDocument<S, C> {
     /// Sheds or limits a request without waiting.
     ///
     /// # Errors
     /// Why it is not served, or that limiter code panicked.
-    #[expect(
-        clippy::result_large_err,
-        reason = "a refusal is moved once; a box would be an allocation per refusal"
-    )]
     pub(super) fn decide_now(
         &self,
         route: &Route,
@@ -72,10 +69,6 @@ where
         FirstDecision::unlimited(None, self.failed_open(began))
     }
 
-    #[expect(
-        clippy::result_large_err,
-        reason = "a refusal is moved once; a box would be an allocation per refusal"
-    )]
     fn try_decide_now(
         &self,
         route: &Route,
@@ -137,10 +130,6 @@ where
     }
 
     /// The worker shedder, and whether there is enough time.
-    #[expect(
-        clippy::result_large_err,
-        reason = "a refusal is moved once; a box would be an allocation per refusal"
-    )]
     fn screen(
         &self,
         seen: &RequestView<'_>,

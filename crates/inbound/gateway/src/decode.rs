@@ -101,11 +101,7 @@ impl<'r> DecodedHead<'r> {
     }
 }
 
-impl<S, C> ActiveDocument<S, C>
-where
-    S: CounterStore,
-    C: Clock,
-{
+impl<S: CounterStore, C: Clock> ActiveDocument<S, C> {
     /// Decodes and decides a request as far as that is possible without waiting; breaks with a response.
     pub(super) fn receive(
         self: &Arc<Self>,

@@ -10,9 +10,9 @@
 //! - **Forward**: `request` (in flight: waits, enters the gate, is forwarded), `forward` (header fields, paths,
 //!   tunnels), `upstream` (hosts, connections, timeouts), `body`.
 //! - **Encode**: `encode` (responses of the gateway itself), `outcome` (how a request ends, wherever it ends).
-//! - **Observe**: `access_log`, `refusal_samples`, `tally`.
+//! - **Observe**: `access_log`, `log_queue`, `refusal_samples`, `tally`.
 //! - **Service**: `service` (the hyper service), `state` (what outlives a reload), `active_document` (what a reload
-//!   replaces).
+//!   replaces), `trial` (what would happen to a request).
 //! - **Settings**: `document` (as written), `settings` (as values), `watched_file`.
 //!
 //! The gateway listens at no socket: [`Server`](tidegate_server::Server) does. The program that embeds it also runs
@@ -89,6 +89,7 @@ mod outcome;
 
 // Observe.
 mod access_log;
+mod log_queue;
 mod metrics;
 mod refusal_samples;
 mod request_ids;
@@ -98,6 +99,7 @@ mod tally;
 mod active_document;
 mod service;
 mod state;
+mod trial;
 
 // Settings.
 mod document;
@@ -108,20 +110,22 @@ pub use access_log::{DetailsWanted, RequestDetails, show_caller};
 pub use body::{GatewayBody, GatewayBodyError};
 pub use describe::{NewApiKey, api_key_plans};
 pub use document::{DOCUMENT_BYTES_MAX, GatewayDocument, gateway_reference, gateway_schema};
+pub use log_queue::LogQueue;
 pub use metrics::{GATEWAY_METRICS, GatewayPage};
 pub use queue::{MemoryQueue, QueueFull, QueueId, QueuedRequest, QueuedState, RequestQueue};
 pub use refusal_samples::RefusedRequest;
 pub use service::{Gateway, GatewayFuture, GatewayParts};
 pub use settings::{
     AccessLogFormat, AccessLogSettings, AddressFrom, AnswerSettings, ApiKeySettings, CallerFormat,
-    CategoryRule, CategorySettings, CostSettings, DelaySettings, DescriptorSettings, Ejection,
-    EntrySettings, EscapedSlashes, GatewayError, GatewaySettings, HeadSettings, HeaderEdit,
-    HealthCheck, HostHeader, InvalidCredential, JwtKey, JwtSettings, KeySetUrl, PathMatch,
-    PathRewrite, PoolSettings, PresentedIn, ProvenanceSettings, QueueSettings, RouteSettings,
-    SettingProblem, Timeouts, UpstreamProtocol, UpstreamSettings, UpstreamTls, ValueFrom,
+    CategoryRule, CategorySettings, ClientTls, CostSettings, DelaySettings, DescriptorSettings,
+    Ejection, EntrySettings, EscapedSlashes, GatewayError, GatewaySettings, HeadSettings,
+    HeaderEdit, HealthCheck, HostHeader, InvalidCredential, JwtKey, JwtSettings, KeySetUrl,
+    PathMatch, PathRewrite, PoolSettings, PresentedIn, ProvenanceSettings, QueueSettings,
+    RouteSettings, SettingProblem, Timeouts, UpstreamProtocol, UpstreamSettings, ValueFrom,
     WhenMissing,
 };
 pub use tally::GatewayReading;
+pub use trial::{RequestTrial, TrialDescriptor};
 pub use upstream::HostState;
 
 pub use tidegate_document::Size;

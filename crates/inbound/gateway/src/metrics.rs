@@ -1,5 +1,7 @@
 //! The metrics of the gateway, and its page for operators: requests by route and outcome, upstreams by host.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use tidegate_engine::{Clock, CounterStore};
 use tidegate_metrics::{Collector, Exposition, Metric};
@@ -93,7 +95,19 @@ impl<S: CounterStore, C: Clock> Collector for Gateway<S, C> {
 #[derive(Debug, Serialize)]
 pub struct GatewayPage<'g> {
     routes: Vec<&'g str>,
+    /// The requests of each route by outcome; the last row has no name and counts requests without a route.
+    outcomes: Vec<RouteRow<'g>>,
     upstreams: Vec<UpstreamRow<'g>>,
+    /// Requests that wait for a limit.
+    waiting: usize,
+    /// Requests in flight at an upstream.
+    in_flight: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct RouteRow<'g> {
+    route: &'g str,
+    requests: BTreeMap<&'static str, u64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -108,12 +122,13 @@ struct HostRow<'g> {
     healthy: bool,
     ejected: bool,
     requests: usize,
+    failures: u64,
 }
 
 impl<'g> HostRow<'g> {
     fn of((host, state): &'g (String, HostState)) -> Self {
-        let HostState { healthy, ejected, requests, .. } = *state;
-        HostRow { host, healthy, ejected, requests }
+        let HostState { healthy, ejected, requests, failures, .. } = *state;
+        HostRow { host, healthy, ejected, requests, failures }
     }
 }
 
@@ -129,6 +144,16 @@ impl GatewayReading {
                 .map(|(name, _)| name.as_str())
                 .filter(|name| !name.is_empty())
                 .collect(),
+            outcomes: self
+                .routes
+                .iter()
+                .map(|(route, outcomes)| RouteRow {
+                    route,
+                    requests: outcomes.iter().copied().collect(),
+                })
+                .collect(),
+            waiting: self.waiting,
+            in_flight: self.in_flight,
             upstreams: upstreams
                 .map(|(name, hosts)| UpstreamRow {
                     name,
@@ -179,7 +204,12 @@ mod tests {
     fn the_page_lists_named_routes_and_every_host() {
         let page = serde_json::to_value(reading().page()).unwrap();
         assert_eq!(page["routes"], json!(["users"]));
-        let host = json!({"host": "10.0.0.7:80", "healthy": true, "ejected": false, "requests": 1});
+        let host = json!({
+            "host": "10.0.0.7:80", "healthy": true, "ejected": false, "requests": 1, "failures": 4
+        });
         assert_eq!(page["upstreams"], json!([{"name": "api", "hosts": [host]}]));
+        let users = json!({"route": "users", "requests": {"served": 5, "rate_limited": 6}});
+        assert_eq!(page["outcomes"][0], users);
+        assert_eq!(page["outcomes"][1]["route"], "");
     }
 }

@@ -21,11 +21,7 @@ use super::tally::Outcome;
 /// The status in logs of a request whose client disconnected before there was a response, as in nginx.
 const CLIENT_DISCONNECTED: u16 = 499;
 
-impl<S, C> ActiveDocument<S, C>
-where
-    S: CounterStore,
-    C: Clock,
-{
+impl<S: CounterStore, C: Clock> ActiveDocument<S, C> {
     /// The response for a refusal, and the outcome of its request. [`None`] if it cannot be rendered, because limiter
     /// code panicked: then the request is admitted.
     pub(super) fn render_refusal(

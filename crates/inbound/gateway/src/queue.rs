@@ -14,32 +14,11 @@ use http::request::Parts;
 use tidegate_overload::Caller;
 
 pub use memory::MemoryQueue;
+/// The id of a queued request.
+pub use tidegate_access::RandomId as QueueId;
 
 /// The path of the states of queued requests; the id follows.
 pub(super) const QUEUE_PATH: &str = "/.tidegate/held/";
-
-/// The id of a queued request. It is random: only a client that was given it can read the state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct QueueId(u128);
-
-impl QueueId {
-    /// The id with these bits, which should be random.
-    pub const fn new(bits: u128) -> Self {
-        QueueId(bits)
-    }
-
-    /// Parses an id; [`None`] if the text is not one.
-    pub fn parse(text: &str) -> Option<Self> {
-        let digits = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-        u128::from_str_radix(text, 16).ok().filter(|_| digits).map(QueueId)
-    }
-}
-
-impl fmt::Display for QueueId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", self.0)
-    }
-}
 
 /// A request with its whole body.
 #[derive(Debug)]

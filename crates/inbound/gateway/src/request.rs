@@ -50,11 +50,7 @@ struct GatePass {
     category: Option<Category>,
 }
 
-impl<S, C> ActiveDocument<S, C>
-where
-    S: CounterStore,
-    C: Clock,
-{
+impl<S: CounterStore, C: Clock> ActiveDocument<S, C> {
     /// Takes a request to its response.
     pub(super) async fn handle(self: Arc<Self>, mut request: Box<InFlightRequest>) -> Answer {
         // Rare futures are boxed: otherwise the future of every request would have their size.
@@ -255,11 +251,7 @@ where
 }
 
 /// Queued requests (`when_over: queue`).
-impl<S, C> ActiveDocument<S, C>
-where
-    S: CounterStore,
-    C: Clock,
-{
+impl<S: CounterStore, C: Clock> ActiveDocument<S, C> {
     /// Stores a request, and answers where its state can be read.
     async fn enqueue(
         self: Arc<Self>,

@@ -16,6 +16,7 @@ use http_body::Body;
 use hyper::service::Service;
 use tidegate_document::Size;
 use tidegate_engine::{Clock, CounterStore, Engine, MemoryStore, SystemClock};
+use tidegate_macros::{clone_fields, debug_fields};
 use tidegate_overload::{Protection, SteadyClock};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
@@ -123,6 +124,11 @@ impl<S, C: Clock> Gateway<S, C> {
         document.state.log.as_ref().is_none_or(|log| log.flush(patience))
     }
 
+    /// The document in use.
+    pub(super) fn document(&self) -> Arc<ActiveDocument<S, C>> {
+        self.current.active.load_full()
+    }
+
     /// The same gateway for the connection of one peer.
     #[must_use]
     pub fn for_peer(&self, peer: &Peer) -> Self {
@@ -196,11 +202,7 @@ impl<S, C: Clock> Gateway<S, C> {
     }
 }
 
-impl<S, C> Gateway<S, C>
-where
-    S: CounterStore,
-    C: Clock,
-{
+impl<S: CounterStore, C: Clock> Gateway<S, C> {
     /// Runs health checks, closes idle connections to upstreams and fetches keys from URLs, until it is dropped.
     pub async fn maintain(&self) {
         let mut changes = self.current.changes.subscribe();
@@ -308,20 +310,8 @@ impl fmt::Debug for GatewayFuture {
     }
 }
 
-impl<S, C> Clone for Gateway<S, C> {
-    fn clone(&self) -> Self {
-        Gateway { current: Arc::clone(&self.current), hop: Arc::clone(&self.hop) }
-    }
-}
+clone_fields!([S, C] Gateway<S, C> { current, hop });
 
-impl<S, C> fmt::Debug for Gateway<S, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gateway").field("hop", &self.hop).finish_non_exhaustive()
-    }
-}
+debug_fields!([S, C] Gateway<S, C> { hop });
 
-impl fmt::Debug for GatewayParts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GatewayParts").finish_non_exhaustive()
-    }
-}
+debug_fields!(GatewayParts {});

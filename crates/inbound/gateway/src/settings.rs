@@ -25,55 +25,59 @@ pub use describe::{
 };
 pub use route::{HeaderEdit, HostHeader, PathMatch, PathRewrite, RouteSettings};
 pub use upstream::{
-    Ejection, HealthCheck, PoolSettings, Timeouts, UpstreamProtocol, UpstreamSettings, UpstreamTls,
+    Ejection, HealthCheck, PoolSettings, Timeouts, UpstreamProtocol, UpstreamSettings,
 };
 
 pub use tidegate_admission::DelaySettings;
 use tidegate_answers::{HeaderSet, HeadersOn};
+pub use tidegate_client_tls::ClientTls;
+use tidegate_macros::defaults;
 
 /// Larger counts are mistakes.
 pub(crate) const COUNT_MAX: u64 = 1_000_000_000_000;
 
-/// All settings of a gateway.
-#[derive(Clone, Debug)]
-pub struct GatewaySettings {
-    /// The domain whose rules limit requests. Default: `gateway`.
-    pub domain: String,
-    /// Where requests go. The first route that matches is used.
-    pub routes: Vec<RouteSettings>,
-    /// The servers behind the gateway, in named groups.
-    pub upstreams: Vec<UpstreamSettings>,
-    /// The networks of proxies whose forwarding headers are trusted. Default: none.
-    pub trusted_hops: Vec<IpNet>,
-    /// The field in which a trusted proxy names the client.
-    pub address_from: AddressFrom,
-    /// The fields that tell upstreams where a request came from.
-    pub provenance: ProvenanceSettings,
-    /// Limits for heads and bodies of requests.
-    pub head: HeadSettings,
-    /// How tokens are verified. Without it, claims are not read.
-    pub jwt: Option<JwtSettings>,
-    /// The API keys. Without it, no caller has a plan.
-    pub api_keys: Option<ApiKeySettings>,
-    /// The rate limit fields of answers.
-    pub headers: HeaderSet,
-    /// Which answers have them.
-    pub headers_on: HeadersOn,
-    /// How requests wait under limits with `when_over: delay`, and for their turn in leaky buckets.
-    pub delay: DelaySettings,
-    /// How requests are stored under limits with `when_over: queue`.
-    pub queue: QueueSettings,
-    /// Which requests are shed first under overload. Without protection it has no effect.
-    pub categories: CategorySettings,
-    /// The access log. Default: none.
-    pub access_log: Option<AccessLogSettings>,
-    /// The interval in which at most one refusal is sampled for
-    /// [`Gateway::take_refusals`](super::Gateway::take_refusals). Default: no samples.
-    pub sample_refusals: Option<Duration>,
-    /// How [`RequestDetails`](super::RequestDetails) name the caller. Default: hashed.
-    pub caller_format: CallerFormat,
-    /// Whether a request without `x-request-id` gets one. Default: yes.
-    pub request_ids: bool,
+defaults! {
+    /// All settings of a gateway.
+    #[derive(Clone, Debug)]
+    pub struct GatewaySettings {
+        /// The domain whose rules limit requests. Default: `gateway`.
+        pub domain: String = "gateway".to_owned(),
+        /// Where requests go. The first route that matches is used.
+        pub routes: Vec<RouteSettings>,
+        /// The servers behind the gateway, in named groups.
+        pub upstreams: Vec<UpstreamSettings>,
+        /// The networks of proxies whose forwarding headers are trusted. Default: none.
+        pub trusted_hops: Vec<IpNet>,
+        /// The field in which a trusted proxy names the client.
+        pub address_from: AddressFrom,
+        /// The fields that tell upstreams where a request came from.
+        pub provenance: ProvenanceSettings,
+        /// Limits for heads and bodies of requests.
+        pub head: HeadSettings,
+        /// How tokens are verified. Without it, claims are not read.
+        pub jwt: Option<JwtSettings>,
+        /// The API keys. Without it, no caller has a plan.
+        pub api_keys: Option<ApiKeySettings>,
+        /// The rate limit fields of answers.
+        pub headers: HeaderSet,
+        /// Which answers have them.
+        pub headers_on: HeadersOn,
+        /// How requests wait under limits with `when_over: delay`, and for their turn in leaky buckets.
+        pub delay: DelaySettings,
+        /// How requests are stored under limits with `when_over: queue`.
+        pub queue: QueueSettings,
+        /// Which requests are shed first under overload. Without protection it has no effect.
+        pub categories: CategorySettings,
+        /// The access log. Default: none.
+        pub access_log: Option<AccessLogSettings>,
+        /// The interval in which at most one refusal is sampled for
+        /// [`Gateway::take_refusals`](super::Gateway::take_refusals). Default: no samples.
+        pub sample_refusals: Option<Duration>,
+        /// How [`RequestDetails`](super::RequestDetails) name the caller. Default: hashed.
+        pub caller_format: CallerFormat = CallerFormat::Hashed,
+        /// Whether a request without `x-request-id` gets one. Default: yes.
+        pub request_ids: bool = true,
+    }
 }
 
 impl GatewaySettings {
@@ -88,31 +92,6 @@ impl GatewaySettings {
         let keys = self.api_keys.as_ref().and_then(|keys| keys.file.clone());
         let certificates = self.upstreams.iter().flat_map(|group| group.tls.files());
         tokens.into_iter().chain(keys).chain(certificates.map(Path::to_owned)).collect()
-    }
-}
-
-impl Default for GatewaySettings {
-    fn default() -> Self {
-        GatewaySettings {
-            domain: "gateway".to_owned(),
-            routes: Vec::new(),
-            upstreams: Vec::new(),
-            trusted_hops: Vec::new(),
-            address_from: AddressFrom::default(),
-            provenance: ProvenanceSettings::default(),
-            head: HeadSettings::default(),
-            jwt: None,
-            api_keys: None,
-            headers: HeaderSet::default(),
-            headers_on: HeadersOn::default(),
-            delay: DelaySettings::default(),
-            queue: QueueSettings::default(),
-            categories: CategorySettings::default(),
-            access_log: None,
-            sample_refusals: None,
-            caller_format: CallerFormat::Hashed,
-            request_ids: true,
-        }
     }
 }
 

@@ -17,7 +17,6 @@ mod long_body;
 mod origin;
 mod pool;
 mod response_framing;
-mod tls;
 mod transport;
 
 use std::sync::Arc;
@@ -134,7 +133,7 @@ impl UpstreamGroup {
         let kept = previous.filter(|group| group.has_same_hosts(settings, &stamps));
         let hosts = compile_hosts(settings, location, kept.map(|group| &*group.hosts), problems);
         let encrypted = hosts.iter().any(|host| host.origin().is_encrypted());
-        let tls = encrypted.then(|| tls::connector(&settings.tls, settings.protocol));
+        let tls = encrypted.then(|| settings.tls.connector(settings.protocol.alpn()));
         let tls = match tls.transpose() {
             Ok(tls) => tls,
             Err(error) => {

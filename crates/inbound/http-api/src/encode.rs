@@ -7,9 +7,10 @@ mod json_writer;
 pub(crate) mod response;
 
 use serde::ser::{Serialize, Serializer};
+use tidegate_access::RandomId;
 use tidegate_engine::{Algorithm, Basis, Decision, Nanos, Retry, Role, Ruling, Verdict};
 
-use crate::permits::{Token, TooManyPermits};
+use crate::permits::TooManyPermits;
 use json_writer::JsonWriter;
 use tidegate_answers::Notice;
 
@@ -25,7 +26,7 @@ pub(crate) struct DecisionBody<'t, 'v> {
     /// Whether every request is admitted, whatever its limits say.
     pub(crate) shadow: bool,
     /// The permit for the slots that the request holds, if any.
-    pub(crate) permit: Result<Option<Token>, TooManyPermits>,
+    pub(crate) permit: Result<Option<RandomId>, TooManyPermits>,
 }
 
 impl<'v> DecisionBody<'_, 'v> {

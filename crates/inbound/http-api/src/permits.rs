@@ -9,30 +9,13 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use tidegate_access::RandomId;
 use tidegate_engine::{Nanos, Period, Timestamp, Verdict};
 
 use tidegate_admission::HeldSlots;
 
 /// How many expired tokens one check drops: more than one, so that the table shrinks, and few, so that no check is slow.
 const REMOVE_MAX: usize = 4;
-
-/// The name of a permit on the wire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Token(u128);
-
-impl Token {
-    /// Parses a token; `None` if it is malformed.
-    pub(super) fn parse(text: &str) -> Option<Self> {
-        let digits = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-        u128::from_str_radix(text, 16).ok().filter(|_| digits).map(Token)
-    }
-}
-
-impl fmt::Display for Token {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", self.0)
-    }
-}
 
 /// The table of permits is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,8 +39,8 @@ pub(super) struct Permits {
 
 #[derive(Debug, Default)]
 struct Table {
-    held: HashMap<Token, (HeldSlots, Timestamp)>,
-    expiries: BTreeSet<(Timestamp, Token)>,
+    held: HashMap<RandomId, (HeldSlots, Timestamp)>,
+    expiries: BTreeSet<(Timestamp, RandomId)>,
 }
 
 impl Permits {
@@ -76,10 +59,10 @@ impl Permits {
         held: HeldSlots,
         time_to_live: Nanos,
         now: Timestamp,
-    ) -> Result<Token, TooManyPermits> {
+    ) -> Result<RandomId, TooManyPermits> {
         let number = self.issued.fetch_add(1, Ordering::Relaxed);
         let half = |half: u8| u128::from(self.secret.hash_one((number, half)));
-        let token = Token((half(0) << 64) | half(1));
+        let token = RandomId::new((half(0) << 64) | half(1));
         let expires = now.after(time_to_live);
         // Dropped after unlocking: freeing slots calls the store.
         let expired;
@@ -102,7 +85,7 @@ impl Permits {
     }
 
     /// Removes slots; dropping them frees them. `None` if the token is unknown or expired.
-    pub(super) fn release(&self, token: Token, now: Timestamp) -> Option<HeldSlots> {
+    pub(super) fn release(&self, token: RandomId, now: Timestamp) -> Option<HeldSlots> {
         let (held, expires) = {
             let mut table = self.table.lock();
             let (held, expires) = table.held.remove(&token)?;
@@ -196,10 +179,10 @@ mod tests {
         let one = permits.issue(slots().0, LIFE, NOW).unwrap();
         let other = permits.issue(slots().0, LIFE, NOW).unwrap();
         assert_ne!(one, other);
-        assert_eq!(Token::parse(&one.to_string()), Some(one));
+        assert_eq!(RandomId::parse(&one.to_string()), Some(one));
         for text in ["", "7", "+0000000000000000000000000000000", &"g".repeat(32), &"0".repeat(33)]
         {
-            assert_eq!(Token::parse(text), None, "{text}");
+            assert_eq!(RandomId::parse(text), None, "{text}");
         }
     }
 }

@@ -4,7 +4,6 @@ mod future;
 
 pub use future::HttpApiFuture;
 
-use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -17,7 +16,8 @@ use tidegate_engine::{
     Clock, CounterStore, Engine, LimiterStage, MemoryStore, SystemClock, Timestamp, contain,
 };
 
-use tidegate_access::{AccessError, BodyError, BodyLimits, read_body};
+use tidegate_access::{AccessError, BodyError, BodyLimits, RandomId, read_body};
+use tidegate_macros::{clone_fields, debug_fields};
 use tidegate_metrics::{AnswerKind, Meter};
 
 use crate::decode;
@@ -26,7 +26,7 @@ use crate::encode::response::{HttpResponse, json, text, to_json, uncached, witho
 use crate::explain::explain;
 use crate::health::Health;
 use crate::openapi::OPENAPI;
-use crate::permits::{Permits, Token};
+use crate::permits::Permits;
 use crate::problem::RequestProblem;
 use crate::route::{self, Route};
 use crate::rules_view::{self, RulesView};
@@ -143,7 +143,7 @@ impl<S: CounterStore, C: Clock> ApiState<S, C> {
             }
             Route::Release => {
                 let body = self.read_json(&parts.headers, body).await?;
-                let token = Token::parse(&decode::release_body(&body)?.permit);
+                let token = RandomId::parse(&decode::release_body(&body)?.permit);
                 let now = self.engine.clock().now();
                 let held = token.and_then(|token| self.permits.release(token, now));
                 let body = to_json(&json!({ "released": held.is_some() }));
@@ -246,27 +246,8 @@ fn health_state(state: &str, reasons: &[String]) -> HttpResponse {
     uncached(json(status, to_json(&json!({ state: holds, "reasons": reasons }))))
 }
 
-impl<S, C> Clone for HttpApi<S, C> {
-    fn clone(&self) -> Self {
-        HttpApi { shared: Arc::clone(&self.shared) }
-    }
-}
+clone_fields!([S, C] HttpApi<S, C> { shared });
 
-impl<S, C> fmt::Debug for HttpApi<S, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HttpApi")
-            .field("engine", &self.shared.engine)
-            .field("parts", &self.shared.parts)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!([S, C] HttpApi<S, C> { engine = shared.engine, parts = shared.parts });
 
-impl fmt::Debug for HttpApiParts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HttpApiParts")
-            .field("settings", &self.settings)
-            .field("meter", &self.meter)
-            .field("health", &self.health)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(HttpApiParts { settings, meter, health });

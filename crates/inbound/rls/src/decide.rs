@@ -124,6 +124,6 @@ impl<S: CounterStore, C: Clock> RlsState<S, C> {
     /// Whether there are no rules and the settings make that an error.
     #[cold]
     fn lacks_rules(&self) -> bool {
-        self.settings.upstream_errors && self.has_rules.as_ref().is_some_and(|has| !has())
+        self.settings.upstream_errors && self.has_rules.get().is_some_and(|has| !has())
     }
 }

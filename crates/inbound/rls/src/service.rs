@@ -4,8 +4,8 @@ use std::convert::Infallible;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -24,6 +24,7 @@ use tower_service::Service as _;
 
 use tidegate_access::{BodyError, BodyLimits, BodyReader, Role};
 use tidegate_answers::grpc::timeout;
+use tidegate_macros::{clone_fields, debug_fields};
 use tidegate_metrics::{AnswerKind, Meter};
 
 use crate::body::RlsBody;
@@ -59,7 +60,7 @@ pub(crate) struct RlsState<S, C> {
     pub(crate) shadowed: AtomicU64,
     /// Calls that upstream counts as errors of the service.
     pub(crate) service_errors: AtomicU64,
-    pub(crate) has_rules: Option<HasRules>,
+    pub(crate) has_rules: OnceLock<HasRules>,
 }
 
 impl<S, C> Rls<S, C> {
@@ -71,8 +72,7 @@ impl<S, C> Rls<S, C> {
         meter: Arc<Meter>,
     ) -> Self {
         let routes = routes(health, &settings);
-        let shadowed = AtomicU64::new(0);
-        let (service_errors, has_rules) = (AtomicU64::new(0), None);
+        let (shadowed, service_errors, has_rules) = Default::default();
         let health_meter = Arc::new(Meter::new("grpc_health"));
         Rls {
             shared: Arc::new(RlsState {
@@ -91,19 +91,9 @@ impl<S, C> Rls<S, C> {
     /// Fails calls while there are no rules, if [`RlsSettings::upstream_errors`] is set.
     #[must_use]
     pub fn needing_rules(self, has_rules: HasRules) -> Self {
-        let RlsState { engine, settings, meter, health_meter, routes, .. } = &*self.shared;
-        Rls {
-            shared: Arc::new(RlsState {
-                engine: Arc::clone(engine),
-                settings: settings.clone(),
-                meter: Arc::clone(meter),
-                health_meter: Arc::clone(health_meter),
-                routes: routes.clone(),
-                shadowed: AtomicU64::new(self.shadowed()),
-                service_errors: AtomicU64::new(self.service_errors()),
-                has_rules: Some(has_rules),
-            }),
-        }
+        // The first answer stays: the door is asked for it once, when it is built.
+        let _ = self.shared.has_rules.set(has_rules);
+        self
     }
 
     /// How many calls failed without a domain, without descriptors or without rules: upstream's `service_error`.
@@ -140,17 +130,9 @@ impl<S: CounterStore, C: Clock> Rls<S, C> {
     }
 }
 
-impl<S, C> Clone for Rls<S, C> {
-    fn clone(&self) -> Self {
-        Rls { shared: Arc::clone(&self.shared) }
-    }
-}
+clone_fields!([S, C] Rls<S, C> { shared });
 
-impl<S, C> fmt::Debug for Rls<S, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rls").field("settings", &self.shared.settings).finish_non_exhaustive()
-    }
-}
+debug_fields!([S, C] Rls<S, C> { settings = shared.settings });
 
 impl<S, C, B> hyper::service::Service<Request<B>> for Rls<S, C>
 where

@@ -80,10 +80,7 @@ impl<D> TracedDoor<D> {
     }
 }
 
-impl<D, B, R> Service<Request<B>> for TracedDoor<D>
-where
-    D: Service<Request<B>, Response = Response<R>>,
-{
+impl<D: Service<Request<B>, Response = Response<R>>, B, R> Service<Request<B>> for TracedDoor<D> {
     type Response = Response<R>;
     type Error = D::Error;
     type Future = TracedFuture<D::Future>;
@@ -153,10 +150,7 @@ pin_project! {
     }
 }
 
-impl<F, R, E> Future for TracedFuture<F>
-where
-    F: Future<Output = Result<Response<R>, E>>,
-{
+impl<F: Future<Output = Result<Response<R>, E>>, R, E> Future for TracedFuture<F> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, context: &mut TaskContext<'_>) -> Poll<Self::Output> {

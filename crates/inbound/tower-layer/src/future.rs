@@ -112,11 +112,7 @@ impl<S: Service<Request<B>>, B> LayerFuture<S, B> {
     }
 }
 
-impl<S, B, R> Future for LayerFuture<S, B>
-where
-    S: Service<Request<B>, Response = Response<R>>,
-    R: Body,
-{
+impl<S: Service<Request<B>, Response = Response<R>>, B, R: Body> Future for LayerFuture<S, B> {
     type Output = Result<Response<LimitedBody<R>>, S::Error>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {

@@ -1,10 +1,10 @@
 //! The refund of a request that passed its limits and then was not served.
 
-use std::fmt;
 use std::sync::Arc;
 
 use tidegate_admission::{Refund, RequestDescription};
 use tidegate_engine::{Clock, CounterStore};
+use tidegate_macros::debug_fields;
 
 use super::settings::Settings;
 
@@ -59,8 +59,4 @@ impl PendingRefund {
     }
 }
 
-impl fmt::Debug for PendingRefund {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("PendingRefund").field(&self.refund).finish()
-    }
-}
+debug_fields!(PendingRefund { refund });

@@ -16,6 +16,7 @@ use super::body::LimitedBody;
 use super::future::{AdmittedRequest, LayerFuture};
 use super::settings::Settings;
 use tidegate_admission::{Admission, Grant};
+use tidegate_macros::clone_fields;
 
 /// A service behind limits; made by [`RateLimitLayer`](super::RateLimitLayer).
 #[derive(Debug)]
@@ -30,11 +31,7 @@ impl<S, T, C> RateLimit<S, T, C> {
     }
 }
 
-impl<S: Clone, T, C> Clone for RateLimit<S, T, C> {
-    fn clone(&self) -> Self {
-        RateLimit { inner: self.inner.clone(), settings: Arc::clone(&self.settings) }
-    }
-}
+clone_fields!([S: Clone, T, C] RateLimit<S, T, C> { inner, settings });
 
 impl<S, T, C, B, R> Service<Request<B>> for RateLimit<S, T, C>
 where

@@ -1,6 +1,5 @@
 //! The settings of the layer: engine, description of requests, header fields, waits, own answers.
 
-use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -14,6 +13,7 @@ use tower_layer::Layer;
 use super::service::RateLimit;
 use tidegate_admission::{DelaySettings, RequestDescription, WaitingRoom};
 use tidegate_answers::{HeaderSet, HeadersOn, Refusal, Renderer};
+use tidegate_macros::{clone_fields, debug_fields};
 
 /// Where the rules of [`RateLimitLayer::by_key`] apply.
 const KEYED_DOMAIN: &str = "keyed";
@@ -184,43 +184,16 @@ impl<S, T, C> Layer<S> for RateLimitLayer<T, C> {
     }
 }
 
-impl<T, C> Clone for RateLimitLayer<T, C> {
-    fn clone(&self) -> Self {
-        RateLimitLayer { settings: self.settings.clone() }
+clone_fields!([T, C] RateLimitLayer<T, C> { settings });
+
+clone_fields! {
+    [T, C] Settings<T, C> {
+        engine, domain, describe, answer, renderer, headers, headers_on, wait_for_turn, delay, room
     }
 }
 
-impl<T, C> Clone for Settings<T, C> {
-    fn clone(&self) -> Self {
-        Settings {
-            engine: Arc::clone(&self.engine),
-            domain: Arc::clone(&self.domain),
-            describe: Arc::clone(&self.describe),
-            answer: self.answer.clone(),
-            renderer: Arc::clone(&self.renderer),
-            headers: self.headers,
-            headers_on: self.headers_on,
-            wait_for_turn: self.wait_for_turn,
-            delay: self.delay,
-            room: self.room.clone(),
-        }
-    }
-}
+debug_fields!([T, C] RateLimitLayer<T, C> { settings });
 
-impl<T, C> fmt::Debug for RateLimitLayer<T, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.settings, f)
-    }
-}
-
-impl<T, C> fmt::Debug for Settings<T, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RateLimit")
-            .field("domain", &self.domain)
-            .field("headers", &self.headers)
-            .field("headers_on", &self.headers_on)
-            .field("wait_for_turn", &self.wait_for_turn)
-            .field("delay", &self.delay)
-            .finish_non_exhaustive()
-    }
+debug_fields! {
+    [T, C] Settings<T, C> { domain, headers, headers_on, wait_for_turn, delay }
 }

@@ -5,7 +5,8 @@
 //! new keys, reloads, switches, clock steps. After each event, checkers compare the answers with
 //! the documented promises by brute force on their own history. The same seed gives the same run.
 //!
-//! [`overload`] simulates load shedders. Threads, the network and Redis are tested in their crates.
+//! [`overload`] simulates load shedders. [`replay`] plays recorded traffic through rules,
+//! [`sites`] measures findings on planted faults. Threads, the network and Redis are tested in their crates.
 
 mod chance;
 mod time;
@@ -24,6 +25,8 @@ mod simulation;
 
 pub mod overload;
 mod overload_command;
+pub mod replay;
+pub mod sites;
 
 pub use overload_command::OverloadArguments;
 pub use simulation::{RunReport, Simulation, Size, Violation};

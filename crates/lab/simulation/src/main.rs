@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use tidegate_simulation::sites::SiteScores;
 use tidegate_simulation::{OverloadArguments, Simulation, Size};
 
 /// Simulates the whole in-process system in virtual time.
@@ -27,6 +28,12 @@ struct Arguments {
 enum Command {
     /// Plays overload against our shedders and those of others, and compares them.
     Overload(OverloadArguments),
+    /// Simulates sites with planted faults, and prints how well findings fit.
+    Sites {
+        /// The seeds, such as `0..20`.
+        #[arg(long, value_parser = range, default_value = "0..3")]
+        seeds: Range<u64>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -39,6 +46,12 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
+        Some(Command::Sites { seeds }) => {
+            let mut scores = SiteScores::default();
+            seeds.for_each(|seed| scores.add_seed(seed));
+            println!("{}", scores.render());
+            ExitCode::SUCCESS
+        }
         None => simulate(&arguments),
     }
 }

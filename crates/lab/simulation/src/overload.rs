@@ -43,6 +43,7 @@ pub use fleet::FleetFindings;
 pub use goals::Goal;
 pub use load::ServiceTimes;
 pub use metric::{Better, Metric, Spread};
+pub(crate) use render::Table;
 pub use render::{Chart, Format};
 pub use report::{ContenderResult, Report, Round};
 pub use scenario::{Mix, Scenario};

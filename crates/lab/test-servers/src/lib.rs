@@ -1,4 +1,4 @@
-//! Real Redis, Valkey and PostgreSQL servers for tests, and fake ones for faults that a real server cannot be made to have.
+//! Real servers for tests: Redis, Valkey, PostgreSQL, etcd, an S3 server, and fake ones for faults that a real server cannot be made to have.
 //!
 //! Every server listens on loopback, on its own ports and in its own directory, and is killed by its process id when its
 //! handle is dropped. Tests wait for conditions, not for time. The crate has its own small client, so that a bug in the
@@ -8,7 +8,10 @@
 
 pub mod authority;
 pub mod cluster;
+pub mod etcd;
 pub mod fake;
+pub mod http;
+pub mod moto;
 pub mod port;
 pub mod postgres;
 pub mod process;

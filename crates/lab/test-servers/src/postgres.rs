@@ -56,6 +56,11 @@ impl PostgresServer {
         })
     }
 
+    /// Its port.
+    pub fn port(&self) -> u16 {
+        self.port.number()
+    }
+
     /// Its connection string.
     pub fn url(&self) -> String {
         format!("postgres://tidegate@127.0.0.1:{}/postgres", self.port.number())

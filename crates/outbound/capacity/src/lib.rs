@@ -53,8 +53,16 @@ pub use limits::{Cost, Dimension, LimitsError, TargetLimit, TargetLimits};
 pub use member::{CostTooHigh, HeartbeatError, MemberStatus, SendPermit, Target, TargetMember};
 pub use pacing::{Departure, Pace, SLACK, TargetPacer};
 pub use shares::{Pool, ShareRequest, fair_shares};
+#[cfg(feature = "postgres")]
+pub use store::PostgresCapacityStore;
 #[cfg(feature = "redis")]
 pub use store::RedisCapacityStore;
+#[cfg(feature = "sqlite")]
+pub use store::SqliteCapacityStore;
 pub use store::{CapacityStore, CapacityStoreError, MemoryCapacityStore, StoredDocument};
+#[cfg(feature = "etcd")]
+pub use store::{EtcdCapacityStore, EtcdSettings};
+#[cfg(feature = "s3")]
+pub use store::{ObjectCapacityStore, S3Settings};
 #[cfg(feature = "redis")]
 pub use tidegate_redis_link::RedisSettings;

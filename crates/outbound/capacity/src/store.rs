@@ -1,20 +1,36 @@
 //! Where the document of a target is kept.
 //!
-//! A store reads one small value and replaces it only if it is unchanged. Memory serves the tasks of one process, Redis
-//! (feature `redis`) processes on many machines. Others need only these two operations: a row, an object with a
-//! conditional put, a key with a revision.
+//! A store reads one small value and replaces it only if it is unchanged: a row, an object with a conditional put, a key
+//! with a revision. Memory serves the tasks of one process, SQLite the processes of one machine, the others processes on
+//! many machines. All of them pass one conformance suite.
 
+#[cfg(feature = "etcd")]
+mod etcd;
 mod memory;
+#[cfg(feature = "s3")]
+mod object;
+#[cfg(feature = "postgres")]
+mod postgres;
 #[cfg(feature = "redis")]
 mod redis;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 
 use std::error::Error;
 use std::future::Future;
 use std::sync::Arc;
 
+#[cfg(feature = "etcd")]
+pub use etcd::{EtcdCapacityStore, EtcdSettings};
 pub use memory::MemoryCapacityStore;
+#[cfg(feature = "s3")]
+pub use object::{ObjectCapacityStore, S3Settings};
+#[cfg(feature = "postgres")]
+pub use postgres::PostgresCapacityStore;
 #[cfg(feature = "redis")]
 pub use redis::RedisCapacityStore;
+#[cfg(feature = "sqlite")]
+pub use sqlite::SqliteCapacityStore;
 
 /// Keeps one small document for each target.
 pub trait CapacityStore: Send + Sync + 'static {
@@ -76,3 +92,10 @@ pub struct StoredDocument {
 #[derive(Debug, thiserror::Error)]
 #[error("the lease store cannot be used: {0}")]
 pub struct CapacityStoreError(#[source] pub Box<dyn Error + Send + Sync>);
+
+impl CapacityStoreError {
+    /// The error for this cause.
+    pub fn new(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        CapacityStoreError(cause.into())
+    }
+}

@@ -1,4 +1,4 @@
-//! Running members: on paused time with leases in memory, and on a real Redis.
+//! Running members on paused time, with leases in memory. The conformance suite runs them on real stores.
 
 #![allow(clippy::unwrap_used, reason = "a test cannot continue without these values")]
 
@@ -125,63 +125,4 @@ async fn a_member_that_leaves_frees_its_slots_at_once() {
 async fn a_record_that_no_lease_can_pay_for_is_refused() {
     let member = join(&SharedMemory::default(), "one", target(10, 10));
     assert_eq!(member.turn(many(1_000)).await.err(), Some(CostTooHigh));
-}
-
-#[cfg(feature = "redis")]
-mod redis {
-    use tidegate_capacity::{RedisCapacityStore, RedisSettings};
-    use tidegate_test_servers::server::Server;
-
-    use super::*;
-
-    fn terms(name: &str) -> MemberTerms {
-        MemberTerms { lease: Duration::from_secs(3), ..MemberTerms::named(name) }
-    }
-
-    fn member(server: &Server, name: &str) -> TargetMember<RedisCapacityStore> {
-        let settings = RedisSettings::parse(&server.url()).unwrap();
-        let store = RedisCapacityStore::connect(settings).unwrap();
-        let member = TargetMember::join(store, target(500, 20), terms(name));
-        member.set_backlog(many(100_000));
-        member
-    }
-
-    /// Waits until each member holds at least this many slots, while all together never hold more than there are.
-    async fn shares_reach(members: &[&TargetMember<RedisCapacityStore>], slots: usize) {
-        for _ in 0..3_000 {
-            let shares: Vec<_> = members.iter().map(|member| member.slots().len()).collect();
-            assert!(shares.iter().sum::<usize>() <= 20, "{shares:?}");
-            if shares.iter().all(|share| *share >= slots) {
-                return;
-            }
-            sleep(Duration::from_millis(10)).await;
-        }
-        let errors: Vec<_> =
-            members.iter().map(|member| (member.slots().len(), member.last_error())).collect();
-        panic!("{errors:?}, wanted {slots} each");
-    }
-
-    #[tokio::test]
-    async fn members_on_one_redis_share_its_slots_and_inherit_those_of_a_member_that_is_gone() {
-        let server = Server::redis();
-        let (first, second) = (member(&server, "first"), member(&server, "second"));
-        shares_reach(&[&first, &second], 10).await;
-        drop(second);
-        shares_reach(&[&first], 20).await;
-    }
-
-    #[tokio::test]
-    async fn members_keep_their_slots_when_the_redis_forgets_everything() {
-        let server = Server::redis();
-        let (first, second) = (member(&server, "first"), member(&server, "second"));
-        shares_reach(&[&first, &second], 10).await;
-        server.tell(&["FLUSHALL"]);
-        let third = member(&server, "third");
-        for _ in 0..50 {
-            let shares = first.slots().len() + second.slots().len() + third.slots().len();
-            assert!(shares <= 20, "{shares}");
-            sleep(Duration::from_millis(20)).await;
-        }
-        shares_reach(&[&first, &second, &third], 6).await;
-    }
 }

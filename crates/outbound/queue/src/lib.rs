@@ -8,6 +8,7 @@
 //! |---|---|---|
 //! | `SqliteStore` | `sqlite` (default) | one process that owns a data directory |
 //! | `PostgresStore` | `postgres` | several processes that share a PostgreSQL server |
+//! | `RedisStore` | `redis` | several processes that share a Redis or Valkey |
 //!
 //! A store declares its [`Capability`] list; every store passes the same conformance suite.
 //!
@@ -47,6 +48,8 @@ mod settings;
 
 #[cfg(feature = "postgres")]
 mod postgres;
+#[cfg(feature = "redis")]
+mod redis;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
@@ -66,6 +69,10 @@ pub use settings::{BATCH_MAX, OrderMode, QueueSettings, RECORD_TYPE_BYTES_MAX};
 
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresSettings, PostgresStore};
+#[cfg(feature = "redis")]
+pub use redis::{RedisQueueSettings, RedisStore};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteSettings, SqliteStore};
 pub use tidegate_algorithms::{Clock, ManualClock, Nanos, Timestamp};
+#[cfg(feature = "redis")]
+pub use tidegate_redis_link::RedisSettings;

@@ -198,12 +198,12 @@ impl Receipt {
         &self.token
     }
 
-    #[cfg(any(feature = "sqlite", feature = "postgres"))]
+    #[cfg(any(feature = "sqlite", feature = "postgres", feature = "redis"))]
     pub(crate) fn of_epoch(record: RecordId, epoch: i64) -> Self {
         Receipt::new(record, epoch.to_be_bytes().to_vec())
     }
 
-    #[cfg(any(feature = "sqlite", feature = "postgres"))]
+    #[cfg(any(feature = "sqlite", feature = "postgres", feature = "redis"))]
     pub(crate) fn epoch(&self) -> Option<i64> {
         self.token.as_ref().try_into().ok().map(i64::from_be_bytes)
     }
@@ -361,7 +361,7 @@ impl DeadLetterReason {
         }
     }
 
-    #[cfg(any(feature = "sqlite", feature = "postgres"))]
+    #[cfg(any(feature = "sqlite", feature = "postgres", feature = "redis"))]
     pub(crate) fn from_name(name: &str) -> Option<Self> {
         [DeadLetterReason::Rejected, DeadLetterReason::Expired, DeadLetterReason::Lapsed]
             .into_iter()
@@ -369,7 +369,7 @@ impl DeadLetterReason {
     }
 
     /// The first bytes of a text, cut between characters, without NUL.
-    #[cfg(any(feature = "sqlite", feature = "postgres"))]
+    #[cfg(any(feature = "sqlite", feature = "postgres", feature = "redis"))]
     pub(crate) fn cut(detail: &str) -> String {
         let end = detail.floor_char_boundary(DeadLetterReason::DETAIL_BYTES_MAX);
         detail[..end].replace('\0', " ")

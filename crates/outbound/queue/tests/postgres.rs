@@ -3,13 +3,16 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![cfg(feature = "postgres")]
 
+mod faults;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use faults::{CrashingServer, batch, kill_while_producing};
 use tidegate_queue::{
-    ClaimBudget, NewRecord, Payload, PostgresSettings, PostgresStore, Queue, QueueError,
-    QueueSettings, QueueStore, RecordId,
+    ClaimBudget, NewRecord, PostgresSettings, PostgresStore, Queue, QueueError, QueueSettings,
+    QueueStore,
 };
 use tidegate_test_servers::postgres::PostgresServer;
 
@@ -24,62 +27,22 @@ async fn start() -> PostgresServer {
     tokio::task::spawn_blocking(PostgresServer::start).await.unwrap()
 }
 
-fn batch(records: usize) -> Vec<NewRecord> {
-    vec![NewRecord::new(Payload::from_body("x")); records]
+impl CrashingServer for PostgresServer {
+    fn kill(&mut self) {
+        PostgresServer::kill(self);
+    }
+
+    fn restart(&mut self) {
+        PostgresServer::restart(self);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_server_loses_no_stored_record_and_is_found_again() {
-    let mut server = start().await;
+    let server = start().await;
     let queue = open(&server.url()).await.unwrap();
-    let mut stored: BTreeSet<RecordId> = BTreeSet::new();
-    for round in 0..3 {
-        let producers: Vec<_> = (0..3)
-            .map(|_| {
-                let queue = queue.clone();
-                tokio::spawn(async move {
-                    let mut stored = Vec::new();
-                    loop {
-                        match queue.enqueue(batch(5)).await {
-                            Ok(outcomes) => stored.extend(outcomes.into_iter().map(|one| one.id())),
-                            Err(failure) => return (stored, failure),
-                        }
-                    }
-                })
-            })
-            .collect();
-        let before = stored.len();
-        while queue.stats().await.unwrap().live().records < before as u64 + 50 {
-            tokio::task::yield_now().await;
-        }
-        server.kill();
-        for producer in producers {
-            let (ids, failure) = producer.await.unwrap();
-            assert!(matches!(failure, QueueError::Unavailable(_)), "{failure}");
-            stored.extend(ids);
-        }
-        assert!(stored.len() >= before + 50, "round {round}");
-        server = tokio::task::spawn_blocking(move || {
-            server.restart();
-            server
-        })
-        .await
-        .unwrap();
-    }
-    // The same queue reconnects. Batches whose answer was lost may be there too.
-    let mut found = BTreeSet::new();
-    loop {
-        let claim = queue.claim(ClaimBudget::records(500, LEASE)).await.unwrap();
-        if claim.deliveries.is_empty() {
-            break;
-        }
-        for delivery in claim.deliveries {
-            assert!(found.insert(delivery.record.id), "delivered twice");
-        }
-    }
-    let lost: Vec<_> = stored.difference(&found).collect();
-    assert!(lost.is_empty(), "lost {lost:?}");
-    assert_eq!(queue.stats().await.unwrap().in_flight, found.len() as u64);
+    let (_server, found) = kill_while_producing(server, queue.clone()).await;
+    assert_eq!(queue.stats().await.unwrap().in_flight, found);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

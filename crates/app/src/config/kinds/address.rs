@@ -4,8 +4,8 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-use serde_json::{Value, json};
-use tidegate_document::{Bounds, Fault, Kind, Scalar, SettingKind};
+use serde_json::json;
+use tidegate_document::{Fault, kind};
 
 /// The longest path of a Unix socket that every system allows.
 const SOCKET_PATH_BYTES_MAX: usize = 103;
@@ -123,22 +123,9 @@ impl fmt::Display for Address {
     }
 }
 
-impl Kind for Address {
-    fn words() -> String {
-        "`ADDRESS:PORT` or `unix:PATH`".to_owned()
-    }
-
-    fn schema(_: &Bounds) -> Value {
-        json!({"type": "string", "pattern": "^(unix:.+|.+:[0-9]{1,5})$"})
-    }
-
-    fn parse(scalar: &Scalar<'_>, bounds: &Bounds) -> Result<Self, Fault> {
-        Address::from_text(&String::parse(scalar, bounds)?)
-    }
-}
-
-impl SettingKind for Address {
-    fn show(&self) -> Value {
-        Value::from(self.to_string())
-    }
+kind! {
+    Address: "`ADDRESS:PORT` or `unix:PATH`",
+    json!({"type": "string", "pattern": "^(unix:.+|.+:[0-9]{1,5})$"}),
+    text |text| Address::from_text(text),
+    show |address| address.to_string()
 }

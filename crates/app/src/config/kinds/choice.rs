@@ -1,7 +1,7 @@
 //! Values from closed sets of words.
 
-use serde_json::{Value, json};
-use tidegate_document::{Bounds, Fault, Kind, Scalar, SettingKind, choices};
+use serde_json::json;
+use tidegate_document::{Fault, choices, kind};
 use tidegate_engine::Mode;
 
 choices! {
@@ -103,6 +103,18 @@ choices! {
 }
 
 choices! {
+    /// How the decision log writes the values of callers.
+    #[derive(Default)]
+    pub enum RecordedValues {
+        /// As they are.
+        #[default]
+        Plain = "plain",
+        /// Hashed, except for values that a rule names.
+        Hashed = "hashed",
+    }
+}
+
+choices! {
     /// How traces are sent.
     #[derive(Default)]
     pub enum TraceProtocol {
@@ -124,30 +136,19 @@ impl From<SwitchMode> for Mode {
     }
 }
 
-impl Kind for SwitchMode {
-    fn words() -> String {
-        Mode::SYNTAX.to_owned()
-    }
-
-    fn schema(_: &Bounds) -> Value {
-        // To YAML 1.1 an unquoted `off` is a boolean.
-        json!({"anyOf": [
-            {"const": false},
-            {"type": "string", "pattern": "^(off|shadow|dark|enforce([ \\t]+[0-9]{1,3}%)?)$"},
-        ]})
-    }
-
-    fn parse(scalar: &Scalar<'_>, _: &Bounds) -> Result<Self, Fault> {
+kind! {
+    SwitchMode: Mode::SYNTAX,
+    // To YAML 1.1 an unquoted `off` is a boolean.
+    json!({"anyOf": [
+        {"const": false},
+        {"type": "string", "pattern": "^(off|shadow|dark|enforce([ \\t]+[0-9]{1,3}%)?)$"},
+    ]}),
+    |scalar| {
         let text = &*scalar.text;
         Mode::parse(text).map(SwitchMode).ok_or_else(|| {
             Fault::new("unknown_choice", format!("`{text}` is not a mode"))
                 .hint(format!("it can be {}", Mode::SYNTAX))
         })
-    }
-}
-
-impl SettingKind for SwitchMode {
-    fn show(&self) -> Value {
-        Value::from(self.0.to_string())
-    }
+    },
+    show |mode| mode.0.to_string()
 }

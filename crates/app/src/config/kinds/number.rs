@@ -1,7 +1,9 @@
 //! Numbers with other forms: workers, shares, percentages.
 
 use serde_json::{Value, json};
-use tidegate_document::{Bounds, Fault, Kind, PlainValue, Scalar, SettingKind, Share, wrong_type};
+use tidegate_document::{
+    Bounds, Fault, Kind, PlainValue, Scalar, SettingKind, Share, kind, wrong_type,
+};
 
 /// How many threads serve.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,19 +61,13 @@ macro_rules! share_kind {
             }
         }
 
-        impl Kind for $name {
-            fn words() -> String {
-                $words.to_owned()
-            }
-
-            fn schema(_: &Bounds) -> Value {
-                json!({"anyOf": [
-                    {"type": "number", "minimum": 0, "maximum": 1_000_000 / $unit},
-                    {"type": "string", "pattern": "^[0-9]{0,3}(\\.[0-9]*)?%?$"},
-                ]})
-            }
-
-            fn parse(scalar: &Scalar<'_>, _: &Bounds) -> Result<Self, Fault> {
+        kind! {
+            $name: $words,
+            json!({"anyOf": [
+                {"type": "number", "minimum": 0, "maximum": 1_000_000 / $unit},
+                {"type": "string", "pattern": "^[0-9]{0,3}(\\.[0-9]*)?%?$"},
+            ]}),
+            |scalar| {
                 let text = &*scalar.text;
                 let share = match text.strip_suffix('%') {
                     Some(percent) => Share::parse_decimal(percent, 10_000),
@@ -80,13 +76,8 @@ macro_rules! share_kind {
                 share.map($name).ok_or_else(|| {
                     Fault::new("invalid_share", format!("`{text}` is not {}", $kind)).hint($hint)
                 })
-            }
-        }
-
-        impl SettingKind for $name {
-            fn show(&self) -> Value {
-                self.0.show_decimal($unit)
-            }
+            },
+            show |share| share.0.show_decimal($unit)
         }
     };
 }

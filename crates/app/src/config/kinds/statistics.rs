@@ -1,10 +1,9 @@
 //! Where statistics are sent to, and under which names.
 
-use std::fmt;
 use std::path::PathBuf;
 
-use serde_json::{Value, json};
-use tidegate_document::{Bounds, Fault, Kind, Scalar, SettingKind, choices};
+use serde_json::json;
+use tidegate_document::{Fault, choices, kind};
 use tidegate_statsd::{Mogrifier, StatsdAddress};
 
 choices! {
@@ -50,34 +49,14 @@ impl StatsdServer {
     }
 }
 
-impl fmt::Display for StatsdServer {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}", self.0)
-    }
-}
-
-impl Kind for StatsdServer {
-    fn words() -> String {
-        "`udp://HOST:PORT`, `tcp://HOST:PORT` or `unix:PATH`".to_owned()
-    }
-
-    fn schema(_: &Bounds) -> Value {
-        json!({"type": "string", "pattern": "^((udp|tcp)://.+:[0-9]{1,5}|unix:.+)$"})
-    }
-
-    fn parse(scalar: &Scalar<'_>, bounds: &Bounds) -> Result<Self, Fault> {
-        let text = String::parse(scalar, bounds)?;
-        StatsdServer::from_text(&text).ok_or_else(|| {
-            Fault::new("invalid_address", format!("`{text}` is not the address of a statsd server"))
-                .hint("write `udp://HOST:PORT`, `tcp://HOST:PORT` or `unix:PATH`")
-        })
-    }
-}
-
-impl SettingKind for StatsdServer {
-    fn show(&self) -> Value {
-        Value::from(self.to_string())
-    }
+kind! {
+    StatsdServer: "`udp://HOST:PORT`, `tcp://HOST:PORT` or `unix:PATH`",
+    json!({"type": "string", "pattern": "^((udp|tcp)://.+:[0-9]{1,5}|unix:.+)$"}),
+    text |text| StatsdServer::from_text(text).ok_or_else(|| {
+        Fault::new("invalid_address", format!("`{text}` is not the address of a statsd server"))
+            .hint("write `udp://HOST:PORT`, `tcp://HOST:PORT` or `unix:PATH`")
+    }),
+    show |server| server.0.to_string()
 }
 
 /// A tag of every statistic: `KEY:VALUE`.
@@ -94,17 +73,9 @@ impl StatsTag {
     }
 }
 
-impl Kind for StatsTag {
-    fn words() -> String {
-        "`KEY:VALUE`".to_owned()
-    }
-
-    fn schema(_: &Bounds) -> Value {
-        json!({"type": "string", "pattern": "^[^:]+:[^:]+$"})
-    }
-
-    fn parse(scalar: &Scalar<'_>, bounds: &Bounds) -> Result<Self, Fault> {
-        let text = String::parse(scalar, bounds)?;
+kind! {
+    StatsTag: "`KEY:VALUE`", json!({"type": "string", "pattern": "^[^:]+:[^:]+$"}),
+    text |text| {
         let pair = text
             .split_once(':')
             .filter(|(key, value)| !key.is_empty() && !value.is_empty() && !value.contains(':'));
@@ -112,13 +83,8 @@ impl Kind for StatsTag {
             Fault::new("invalid_tag", format!("`{text}` is not a tag")).hint("write `KEY:VALUE`")
         })?;
         Ok(StatsTag { key: key.to_owned(), value: value.to_owned() })
-    }
-}
-
-impl SettingKind for StatsTag {
-    fn show(&self) -> Value {
-        Value::from(format!("{}:{}", self.key, self.value))
-    }
+    },
+    show |tag| format!("{}:{}", tag.key, tag.value)
 }
 
 /// A rewrite of names: `PATTERN -> NAME [KEY:VALUE ...]`.
@@ -143,17 +109,10 @@ impl PartialEq for NameRewrite {
 
 impl Eq for NameRewrite {}
 
-impl Kind for NameRewrite {
-    fn words() -> String {
-        "`PATTERN -> NAME KEY:VALUE ...`".to_owned()
-    }
-
-    fn schema(_: &Bounds) -> Value {
-        json!({"type": "string", "pattern": "^.+ -> [^ ]+"})
-    }
-
-    fn parse(scalar: &Scalar<'_>, bounds: &Bounds) -> Result<Self, Fault> {
-        let text = String::parse(scalar, bounds)?;
+kind! {
+    NameRewrite: "`PATTERN -> NAME KEY:VALUE ...`",
+    json!({"type": "string", "pattern": "^.+ -> [^ ]+"}),
+    text |text| {
         let wrong = |message: String| {
             Fault::new("invalid_mogrifier", message)
                 .hint(r"such as `^a\.([^.]+)\.(.*)$ -> a.$2 domain:$1`")
@@ -169,19 +128,14 @@ impl Kind for NameRewrite {
         };
         let mogrifier = Mogrifier::new(pattern.trim(), name, words.map(tag).collect())
             .map_err(|error| wrong(format!("`{text}` cannot be used: {error}")))?;
-        Ok(NameRewrite { text, mogrifier })
-    }
-}
-
-impl SettingKind for NameRewrite {
-    fn show(&self) -> Value {
-        Value::from(self.text.clone())
-    }
+        Ok(NameRewrite { text: text.to_owned(), mogrifier })
+    },
+    show |rewrite| rewrite.text.as_str()
 }
 
 #[cfg(test)]
 mod tests {
-    use tidegate_document::{ScalarStyle, Setting};
+    use tidegate_document::{Bounds, Kind, Scalar, ScalarStyle, Setting, SettingKind};
 
     use super::*;
 
@@ -192,10 +146,10 @@ mod tests {
     #[test]
     fn servers_have_a_protocol_and_a_port_or_a_path() {
         for text in ["udp://localhost:8125", "tcp://[::1]:8125", "unix:/run/dsd.socket"] {
-            assert_eq!(parse::<StatsdServer>(text).unwrap().to_string(), text);
+            assert_eq!(parse::<StatsdServer>(text).unwrap().get().to_string(), text);
         }
         let unix = parse::<StatsdServer>("unix:///run/dsd.socket").unwrap();
-        assert_eq!(unix.to_string(), "unix:/run/dsd.socket");
+        assert_eq!(unix.get().to_string(), "unix:/run/dsd.socket");
         for text in ["localhost:8125", "udp://localhost", "udp://:1", "http://a:1", "unix:"] {
             assert!(parse::<StatsdServer>(text).is_err(), "{text}");
         }

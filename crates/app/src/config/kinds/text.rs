@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use tidegate_access::{AccessToken, TokenError};
-use tidegate_document::{Bounds, Fault, Kind, Scalar, Secrecy, SettingKind};
+use tidegate_document::{Bounds, Fault, Secrecy, SettingKind, kind};
 use tidegate_stores::RedisSettings;
 
 /// The minimum of characters in a token: shorter ones can be guessed.
@@ -40,29 +40,14 @@ macro_rules! text_kind {
             }
         }
 
-        impl Kind for $name {
-            fn words() -> String {
-                $words.to_owned()
-            }
-
-            fn schema(_: &Bounds) -> Value {
-                $schema
-            }
-
-            fn parse(scalar: &Scalar<'_>, bounds: &Bounds) -> Result<Self, Fault> {
-                let text = String::parse(scalar, bounds)?;
+        kind! {
+            $name: $words, $schema,
+            text |text| {
                 let check: fn(&str) -> Result<(), Fault> = $check;
-                check(&text)?;
-                Ok($name(text))
-            }
-        }
-
-        impl SettingKind for $name {
-            const SECRECY: Secrecy = Secrecy::$secrecy;
-
-            fn show(&self) -> Value {
-                Value::from(self.shown())
-            }
+                check(text)?;
+                Ok($name(text.to_owned()))
+            },
+            show $secrecy |value| value.shown()
         }
     };
 }
@@ -89,33 +74,20 @@ impl Token {
     }
 }
 
-impl Kind for Token {
-    fn words() -> String {
-        "`HASH NAME ROLES [EXPIRES]`".to_owned()
-    }
-
-    fn schema(_: &Bounds) -> Value {
+kind! {
+    Token: "`HASH NAME ROLES [EXPIRES]`",
+    {
         let roles = "(read|check|change)";
         let pattern = format!(
             "^[0-9A-Fa-f]{{64}} +[^ ]+ +{roles}(\\+{roles})*( +[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}})?$"
         );
         json!({"type": "string", "pattern": pattern})
-    }
-
-    fn parse(scalar: &Scalar<'_>, bounds: &Bounds) -> Result<Self, Fault> {
-        String::parse(scalar, bounds)?.parse().map(Token).map_err(|error: TokenError| {
-            Fault::new("invalid_token", error.to_string())
-                .hint("`printf %s TOKEN | sha256sum` prints the hash of a token")
-        })
-    }
-}
-
-impl SettingKind for Token {
-    const SECRECY: Secrecy = Secrecy::Secret;
-
-    fn show(&self) -> Value {
-        Value::from(self.0.to_string())
-    }
+    },
+    text |text| text.parse().map(Token).map_err(|error: TokenError| {
+        Fault::new("invalid_token", error.to_string())
+            .hint("`printf %s TOKEN | sha256sum` prints the hash of a token")
+    }),
+    show Secret |token| token.0.to_string()
 }
 
 text_kind! {

@@ -9,22 +9,26 @@
 
 use std::time::Duration;
 
+use tidegate_macros::defaults;
+
 /// The shortest time between two polls, whatever the settings.
 const POLL_MIN: Duration = Duration::from_millis(10);
 
-/// How a watch detects changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WatchSettings {
-    /// The quiet time after a change before the texts are read. Default: 200 ms.
-    pub quiet: Duration,
-    /// The longest delay by a directory that keeps changing. Default: 2 s.
-    pub postponed_max: Duration,
-    /// The time between two polls. Default: 30 s.
-    pub poll: Duration,
-    /// The time between two polls while there are no events. Default: 5 s.
-    pub poll_without_events: Duration,
-    /// Whether file system events are used. Default: yes.
-    pub detection: ChangeDetection,
+defaults! {
+    /// How a watch detects changes.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct WatchSettings {
+        /// The quiet time after a change before the texts are read. Default: 200 ms.
+        pub quiet: Duration = Duration::from_millis(200),
+        /// The longest delay by a directory that keeps changing. Default: 2 s.
+        pub postponed_max: Duration = Duration::from_secs(2),
+        /// The time between two polls. Default: 30 s.
+        pub poll: Duration = Duration::from_secs(30),
+        /// The time between two polls while there are no events. Default: 5 s.
+        pub poll_without_events: Duration = Duration::from_secs(5),
+        /// Whether file system events are used. Default: yes.
+        pub detection: ChangeDetection,
+    }
 }
 
 /// How changes are detected.
@@ -35,18 +39,6 @@ pub enum ChangeDetection {
     Events,
     /// By polling only, for file systems without events.
     Polling,
-}
-
-impl Default for WatchSettings {
-    fn default() -> Self {
-        WatchSettings {
-            quiet: Duration::from_millis(200),
-            postponed_max: Duration::from_secs(2),
-            poll: Duration::from_secs(30),
-            poll_without_events: Duration::from_secs(5),
-            detection: ChangeDetection::default(),
-        }
-    }
 }
 
 /// Why the texts are loaded.

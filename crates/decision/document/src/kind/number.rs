@@ -7,20 +7,11 @@ use crate::bounds::Bounds;
 use crate::problems::Fault;
 use crate::yaml::{PlainValue, Scalar};
 
-impl Kind for bool {
-    fn words() -> String {
-        "`true` or `false`".to_owned()
-    }
-
-    fn schema(_: &Bounds) -> Value {
-        json!({"type": "boolean"})
-    }
-
-    fn parse(scalar: &Scalar<'_>, _: &Bounds) -> Result<Self, Fault> {
-        match scalar.plain() {
-            PlainValue::Bool(flag) => Ok(flag),
-            _ => Err(wrong_type::<Self>(scalar)),
-        }
+crate::kind! {
+    bool: "`true` or `false`", json!({"type": "boolean"}),
+    |scalar| match scalar.plain() {
+        PlainValue::Bool(flag) => Ok(flag),
+        _ => Err(wrong_type::<Self>(scalar)),
     }
 }
 

@@ -8,7 +8,6 @@ use ipnet::IpNet;
 use serde_json::{Value, json};
 
 use super::{Kind, wrong_type};
-use crate::bounds::Bounds;
 use crate::problems::Fault;
 use crate::yaml::{PlainValue, Scalar};
 
@@ -40,31 +39,13 @@ impl From<Text> for String {
     }
 }
 
-impl Kind for Text {
-    fn words() -> String {
-        "text".to_owned()
-    }
-
-    fn schema(_: &Bounds) -> Value {
-        text_schema()
-    }
-
-    fn parse(scalar: &Scalar<'_>, _: &Bounds) -> Result<Self, Fault> {
-        filled::<Self>(scalar).map(|text| Text(text.to_owned()))
-    }
+crate::kind! {
+    Text: "text", text_schema(), |scalar| filled::<Self>(scalar).map(|text| Text(text.to_owned()))
 }
 
-/// One line of text.
-impl Kind for String {
-    fn words() -> String {
-        "text".to_owned()
-    }
-
-    fn schema(_: &Bounds) -> Value {
-        text_schema()
-    }
-
-    fn parse(scalar: &Scalar<'_>, _: &Bounds) -> Result<Self, Fault> {
+// A string is one line of text.
+crate::kind! {
+    String: "text", text_schema(), |scalar| {
         let text = filled::<Self>(scalar)?;
         if text.len() > LINE_BYTES_MAX {
             let message = format!("{} bytes of text; the maximum is {LINE_BYTES_MAX}", text.len());
@@ -77,18 +58,8 @@ impl Kind for String {
     }
 }
 
-impl Kind for PathBuf {
-    fn words() -> String {
-        "a path".to_owned()
-    }
-
-    fn schema(_: &Bounds) -> Value {
-        text_schema()
-    }
-
-    fn parse(scalar: &Scalar<'_>, bounds: &Bounds) -> Result<Self, Fault> {
-        String::parse(scalar, bounds).map(PathBuf::from)
-    }
+crate::kind! {
+    PathBuf: "a path", text_schema(), text |path| Ok(PathBuf::from(path))
 }
 
 /// The name of a header field.
@@ -102,20 +73,13 @@ impl HeaderName {
     }
 }
 
-impl Kind for HeaderName {
-    fn words() -> String {
-        "the name of a header field".to_owned()
-    }
-
-    fn schema(_: &Bounds) -> Value {
-        json!({"type": "string", "pattern": "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"})
-    }
-
-    fn parse(scalar: &Scalar<'_>, bounds: &Bounds) -> Result<Self, Fault> {
-        let text = String::parse(scalar, bounds)?;
+crate::kind! {
+    HeaderName: "the name of a header field",
+    json!({"type": "string", "pattern": "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"}),
+    text |text| {
         let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
         if text.bytes().all(legal) {
-            return Ok(HeaderName(text));
+            return Ok(HeaderName(text.to_owned()));
         }
         let message = format!("`{text}` is not the name of a header field");
         Err(Fault::new("invalid_header", message)
@@ -152,23 +116,16 @@ impl fmt::Display for Network {
     }
 }
 
-impl Kind for Network {
-    fn words() -> String {
-        "a network such as `10.0.0.0/8`".to_owned()
-    }
-
-    fn schema(_: &Bounds) -> Value {
-        json!({"type": "string", "pattern": "^[0-9a-fA-F.:]+(/[0-9]{1,3})?$"})
-    }
-
-    fn parse(scalar: &Scalar<'_>, _: &Bounds) -> Result<Self, Fault> {
-        Network::from_text(filled::<Self>(scalar)?)
-    }
+crate::kind! {
+    Network: "a network such as `10.0.0.0/8`",
+    json!({"type": "string", "pattern": "^[0-9a-fA-F.:]+(/[0-9]{1,3})?$"}),
+    |scalar| Network::from_text(filled::<Self>(scalar)?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bounds::Bounds;
     use crate::yaml::ScalarStyle;
 
     fn read<K: Kind>(text: &str) -> Result<K, Fault> {

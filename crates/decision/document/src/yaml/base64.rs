@@ -1,39 +1,18 @@
 //! Base64, for scalars that are tagged as `!!binary`.
 
+use base64::Engine as _;
+use base64::alphabet::STANDARD;
+use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
+
+/// Padding is required, and bits behind the last byte are ignored, as in Go.
+const AS_IN_GO: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
+);
+
 /// Decodes text with padding; line breaks are ignored, as in Go. `None` if it is not valid.
 pub(super) fn decode(text: &str) -> Option<Vec<u8>> {
-    let letters: Vec<u8> = text.bytes().filter(|byte| !matches!(byte, b'\r' | b'\n')).collect();
-    let mut decoded = Vec::with_capacity(letters.len() / 4 * 3);
-    let (groups, rest) = letters.as_chunks::<4>();
-    if !rest.is_empty() {
-        return None;
-    }
-    for (index, group) in groups.iter().enumerate() {
-        let is_last = index + 1 == groups.len();
-        let padding = group.iter().rev().take_while(|letter| **letter == b'=').count();
-        if padding > 2 || (padding > 0 && !is_last) {
-            return None;
-        }
-        let mut bits = 0_u32;
-        for letter in group.iter().take(4 - padding) {
-            bits = bits << 6 | digit(*letter)?;
-        }
-        let [_, bytes @ ..] = (bits << (6 * padding)).to_be_bytes();
-        decoded.extend_from_slice(bytes.get(..3 - padding)?);
-    }
-    Some(decoded)
-}
-
-fn digit(letter: u8) -> Option<u32> {
-    let digit = match letter {
-        b'A'..=b'Z' => letter - b'A',
-        b'a'..=b'z' => letter - b'a' + 26,
-        b'0'..=b'9' => letter - b'0' + 52,
-        b'+' => 62,
-        b'/' => 63,
-        _ => return None,
-    };
-    Some(u32::from(digit))
+    AS_IN_GO.decode(text.replace(['\r', '\n'], "")).ok()
 }
 
 #[cfg(test)]

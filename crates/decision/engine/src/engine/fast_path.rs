@@ -51,7 +51,7 @@ impl<S, C: Clock> Engine<S, C> {
         slots: Option<&mut HeldSlots>,
         values: &mut Values<'r>,
     ) -> FastPath {
-        let Verdict { rules, domain_known, matched, rulings, .. } = verdict;
+        let Verdict { rules, domain_known, matched, rulings, decided_at, .. } = verdict;
         let request = call.request;
         let [descriptor] = request.descriptors else { return FastPath::NotTried };
         if call.verb != Verb::Check || descriptor.refund || descriptor.limit.is_some() {
@@ -74,6 +74,7 @@ impl<S, C: Clock> Engine<S, C> {
             charge: domain.charge(),
             now: self.clock.now(),
         };
+        *decided_at = check.now;
         if take_units(store, &check, rulings).is_none()
             && !self.check_known_keys(store, check, slots, rulings)
         {

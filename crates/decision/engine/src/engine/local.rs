@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use tidegate_algorithms::{Clock, Tenure};
+use tidegate_macros::debug_fields;
 use tidegate_rules::Values;
 use tidegate_stores::{CounterStore, MemoryStore, Verb};
 
@@ -62,11 +63,7 @@ impl<S: CounterStore, C: Clock> LocalEngine<'_, S, C> {
     }
 }
 
-impl<S, C> std::fmt::Debug for LocalEngine<'_, S, C> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("LocalEngine").field(self.engine).finish()
-    }
-}
+debug_fields!([S, C] LocalEngine<'_, S, C> { engine });
 
 impl<S: CounterStore, C: Clock> Engine<S, C> {
     /// The engine as one that decides on the calling thread, if its counters are in this process.
@@ -133,11 +130,12 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
             FastPath::Matched(rule) => Some(KnownMatch { rule, values: &values }),
             FastPath::NotTried => None,
         };
-        let Verdict { rules, domain_known, matched, rulings, .. } = verdict;
+        let Verdict { rules, domain_known, matched, rulings, decided_at, .. } = verdict;
         let mut checks = Checks::new();
         let mut prepared = PreparedChecks::new(&mut checks);
         let mut parts = VerdictParts { domain_known, matched, rulings };
         self.prepare(rules, call, known, &mut parts, slots, &mut prepared)?;
+        *decided_at = prepared.now;
         let mut refund_rulings = None;
         // Refunds first: they make room for the charges.
         if let Some(refund) = prepared.refund.take() {

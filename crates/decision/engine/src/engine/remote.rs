@@ -93,11 +93,12 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
         call: &Call<'_, '_>,
         slots: &mut HeldSlots,
     ) -> Result<RefundRulings, Box<Undecided>> {
-        let Verdict { rules, domain_known, matched, rulings, .. } = verdict;
+        let Verdict { rules, domain_known, matched, rulings, decided_at, .. } = verdict;
         let mut checks = Checks::new();
         let mut prepared = PreparedChecks::new(&mut checks);
         let mut parts = VerdictParts { domain_known, matched, rulings };
         self.prepare(rules, call, None, &mut parts, Some(slots), &mut prepared)?;
+        *decided_at = prepared.now;
         let mut refund_rulings = None;
         // Refunds first: they make room for the charges.
         if let Some(refund) = prepared.refund.take() {

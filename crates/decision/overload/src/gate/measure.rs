@@ -3,7 +3,7 @@
 use tidegate_algorithms::{Nanos, Timestamp};
 
 use crate::category::Category;
-use crate::histogram::Histogram;
+use crate::histogram::{Histogram, UNBOUNDED, bucket_ends};
 
 /// The mean service time is that of the last requests: about so many.
 const SERVICES: u64 = 128;
@@ -11,17 +11,7 @@ const SERVICES: u64 = 128;
 const SERVICES_MIN: u64 = 16;
 
 /// Upper bounds of the buckets of waits; the last has none.
-pub const WAIT_BUCKETS: [Nanos; 9] = [
-    Nanos::ZERO,
-    Nanos::from_millis(1),
-    Nanos::from_millis(2),
-    Nanos::from_millis(5),
-    Nanos::from_millis(10),
-    Nanos::from_millis(20),
-    Nanos::from_millis(50),
-    Nanos::from_millis(100),
-    Nanos::MAX,
-];
+pub const WAIT_BUCKETS: [Nanos; 9] = bucket_ends([0, 1, 2, 5, 10, 20, 50, 100, UNBOUNDED]);
 
 /// Waits of the admitted requests of one category, by [`WAIT_BUCKETS`].
 pub type Waits = Histogram<9>;

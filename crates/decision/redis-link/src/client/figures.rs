@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate_metrics::{Collector, Exposition, Metric};
+use tidegate_words::FailureKind;
 
-use crate::error::LinkErrorKind;
 use crate::state::LinkState;
 
 tidegate_metrics::metrics! {
@@ -45,8 +45,8 @@ pub struct ClientFigures {
     pub calls_per_evaluation: Histogram,
     /// How long one of them took, in microseconds.
     pub latency_us: Histogram,
-    /// Errors that callers received, by kind, in the order of [`LinkErrorKind::ALL`].
-    pub errors: [u64; LinkErrorKind::ALL.len()],
+    /// Errors that callers received, by kind, in the order of [`FailureKind::ALL`].
+    pub errors: [u64; FailureKind::ALL.len()],
     /// Batches that were sent again because the server did not know the script.
     pub script_reloads: u64,
     /// Batches that were sent again because another node has the slot.
@@ -79,7 +79,10 @@ impl Collector for ClientFigures {
         out.single(WAITING, self.waiting);
         self.latency_us.collect(CALL_DURATION, 1e6, out);
         self.calls_per_evaluation.collect(CALL_REQUESTS, 1.0, out);
-        out.by_label(ERRORS, LinkErrorKind::ALL.iter().map(|kind| kind.word()).zip(self.errors));
+        out.by_label(
+            ERRORS,
+            FailureKind::ALL.map(FailureKind::as_str).into_iter().zip(self.errors),
+        );
         out.single(SCRIPT_LOADS, self.script_reloads);
         out.single(REDIRECTS, self.redirects);
     }
@@ -97,7 +100,7 @@ impl Histogram {
 pub(super) struct Counters {
     batches: Buckets<{ BATCH_BOUNDS.len() + 1 }>,
     latency: Buckets<{ LATENCY_BOUNDS.len() + 1 }>,
-    errors: [AtomicU64; LinkErrorKind::ALL.len()],
+    errors: [AtomicU64; FailureKind::ALL.len()],
     pub(super) script_reloads: AtomicU64,
     pub(super) redirects: AtomicU64,
     pub(super) connects: AtomicU64,
@@ -137,8 +140,8 @@ impl Counters {
         self.latency.add(&LATENCY_BOUNDS, u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
     }
 
-    pub(super) fn failed(&self, kind: LinkErrorKind) {
-        if let Some(count) = self.errors.get(kind.index()) {
+    pub(super) fn failed(&self, kind: FailureKind) {
+        if let Some(count) = self.errors.get(kind as usize) {
             count.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -207,11 +210,11 @@ mod tests {
     #[test]
     fn failures_are_counted_by_kind() {
         let counters = Counters::default();
-        counters.failed(LinkErrorKind::Full);
+        counters.failed(FailureKind::Full);
         let state =
             LinkState { connected: 0, wanted: 1, since: Duration::ZERO, last_failure: None };
         let errors = counters.figures(0, &state).errors;
         assert_eq!(errors.iter().sum::<u64>(), 1);
-        assert_eq!(errors.get(LinkErrorKind::Full.index()), Some(&1));
+        assert_eq!(errors.get(FailureKind::Full as usize), Some(&1));
     }
 }

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use super::figures::Counters;
 use super::now;
 use crate::cluster_slots::slot_of;
-use crate::error::{LinkError, LinkErrorKind, unavailable};
+use crate::error::{FailureKind, LinkError, unavailable};
 use crate::script::{ScriptCall, ScriptReply};
 
 /// Keeps instants far from overflow.
@@ -152,7 +152,7 @@ impl Job {
     /// Answers the caller that its deadline has passed before the call was sent: it certainly did not run.
     pub(super) fn expire_unsent(self, counters: &Counters) {
         let reason = format!("the call could not be sent within {:?}", self.deadline.within);
-        self.fail(&unavailable(LinkErrorKind::Timeout, reason), counters);
+        self.fail(&unavailable(FailureKind::Timeout, reason), counters);
     }
 
     /// Whether a caller waits for the reply.

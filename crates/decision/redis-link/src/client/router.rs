@@ -16,7 +16,7 @@ use super::worker::{Event, Worker};
 use crate::backoff::wait_after;
 use crate::cluster_slots::{SlotMap, SlotRange, read_redirect, read_slots};
 use crate::dial::{Dialer, Peer};
-use crate::error::{self, LinkError, LinkErrorKind, unavailable};
+use crate::error::{self, FailureKind, LinkError, unavailable};
 use crate::settings::{RedisAddress, RedisServers};
 
 /// How often a job is sent again before it fails. A slot that moves needs two; more means that nodes disagree.
@@ -89,7 +89,7 @@ impl Worker {
             Some(node) => {
                 if let Some(rejected) = node.enqueue(job) {
                     let reason = "it is silent, and enough calls wait for it already";
-                    let error = unavailable(LinkErrorKind::Overloaded, reason);
+                    let error = unavailable(FailureKind::Overloaded, reason);
                     rejected.fail(&error, &self.state.counters);
                 }
             }
@@ -130,7 +130,7 @@ impl Worker {
             job.asking = asking;
             if job.resends > RESENDS_MAX {
                 let reason = "its nodes redirect a call to each other";
-                job.fail(&unavailable(LinkErrorKind::Cluster, reason), &self.state.counters);
+                job.fail(&unavailable(FailureKind::Cluster, reason), &self.state.counters);
             } else {
                 node.waiting.push_front(job);
             }
@@ -249,7 +249,7 @@ impl Worker {
 }
 
 fn slot_without_node() -> LinkError {
-    unavailable(LinkErrorKind::Cluster, "no node of the cluster has the slot")
+    unavailable(FailureKind::Cluster, "no node of the cluster has the slot")
 }
 
 /// The slots, from the first of these nodes that replies.
@@ -257,13 +257,11 @@ async fn read_slots_from_any(
     dialer: &Dialer,
     addresses: &[RedisAddress],
 ) -> Result<Vec<SlotRange>, LinkError> {
-    let mut last = unavailable(LinkErrorKind::Refused, "no node is named");
+    let mut last = unavailable(FailureKind::Refused, "no node is named");
     for address in addresses {
         match read_slots_from(dialer, address).await {
             Ok(slots) if !slots.is_empty() => return Ok(slots),
-            Ok(_) => {
-                last = unavailable(LinkErrorKind::Cluster, "the cluster has assigned no slots")
-            }
+            Ok(_) => last = unavailable(FailureKind::Cluster, "the cluster has assigned no slots"),
             Err(error) => last = error,
         }
     }

@@ -10,7 +10,7 @@ use super::pipeline::{PipelineInFlight, load_command};
 use super::worker::{ConnectionId, Event, Worker};
 use crate::cluster_slots::text;
 use crate::dial::{Dialer, OpenConnection, Peer, read_password, silent};
-use crate::error::{self, LinkError, LinkErrorKind, unavailable};
+use crate::error::{self, FailureKind, LinkError, unavailable};
 use crate::sentinel::dial_master;
 use crate::settings::{RedisAddress, RedisServers, Secret};
 
@@ -100,7 +100,7 @@ impl Worker {
         let is_idle = |connection: &mut Connection| connection.in_flight.is_empty();
         if self.connection(id).is_some_and(is_idle) {
             self.changed = true;
-            self.lose(id, &unavailable(LinkErrorKind::Refused, "it closed the connection"));
+            self.lose(id, &unavailable(FailureKind::Refused, "it closed the connection"));
         }
     }
 
@@ -235,7 +235,7 @@ async fn connect(
         (None, RedisServers::Sentinels { sentinels, master }) => {
             dial_master(dialer, sentinels, master).await?
         }
-        (None, _) => return Err(unavailable(LinkErrorKind::Other, "no sentinel is named")),
+        (None, _) => return Err(unavailable(FailureKind::Other, "no sentinel is named")),
     };
     let started = now();
     let loaded = connection.run(load_command(script), dialer.settings.connect_timeout).await;

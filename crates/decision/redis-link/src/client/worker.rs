@@ -16,7 +16,7 @@ use super::router::ClusterRouter;
 use super::{ClientState, now};
 use crate::cluster_slots::{SlotMap, SlotRange};
 use crate::dial::{Dialer, OpenConnection};
-use crate::error::{self, LinkError, LinkErrorKind, unavailable};
+use crate::error::{self, FailureKind, LinkError, unavailable};
 use crate::settings::{Password, RedisServers, Secret};
 use crate::state::LinkState;
 
@@ -230,7 +230,7 @@ impl Worker {
         for job in jobs {
             if full {
                 let reason = "too many calls wait for it already";
-                job.fail(&unavailable(LinkErrorKind::Overloaded, reason), &self.state.counters);
+                job.fail(&unavailable(FailureKind::Overloaded, reason), &self.state.counters);
                 continue;
             }
             keep_earliest(&mut self.expiry, job.deadline.at);

@@ -78,12 +78,12 @@ fn a_cluster_is_named_by_some_of_its_nodes() {
 
 #[test]
 fn two_s_mean_tls_and_options_say_how() {
-    assert_eq!(read("rediss://localhost").tls, Some(RedisTls::default()));
+    assert_eq!(read("rediss://localhost").tls, Some(ClientTls::default()));
     let tls =
         read("rediss-cluster://a,b?roots=/r.pem&certificate=/c.pem&key=/k.pem&name_check=off")
             .tls
             .unwrap();
-    assert_eq!(tls.roots, Some(PathBuf::from("/r.pem")));
+    assert_eq!(tls.authority, Some(PathBuf::from("/r.pem")));
     assert_eq!(tls.identity, Some((PathBuf::from("/c.pem"), PathBuf::from("/k.pem"))));
     assert_eq!(tls.names, NameCheck::Any);
     assert!(refused("redis://localhost?roots=/r.pem").contains("rediss"));

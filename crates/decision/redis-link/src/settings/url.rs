@@ -3,12 +3,15 @@
 //! Hand-written, because common URL parsers reject several hosts. No message quotes the part before `@` or after
 //! `password=`.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use percent_encoding::percent_decode_str;
+
 use super::{
-    Login, NameCheck, Password, RedisAddress, RedisServers, RedisSettings, RedisSettingsError,
-    RedisTls, Secret, SettingsResult,
+    ClientTls, Login, NameCheck, Password, RedisAddress, RedisServers, RedisSettings,
+    RedisSettingsError, Secret, SettingsResult,
 };
 
 const SERVER_PORT: u16 = 6379;
@@ -42,7 +45,7 @@ pub(super) fn read(url: &str) -> SettingsResult<RedisSettings> {
     let (kind, tls) = kind(scheme)?;
     let parts = split(rest);
     let mut settings = RedisSettings::new(servers(kind, &parts)?);
-    settings.tls = tls.then(RedisTls::default);
+    settings.tls = tls.then(ClientTls::default);
     if let Some(database) = database(kind, parts.path) {
         settings.database = number("the database", database)?;
     }
@@ -190,9 +193,9 @@ fn set_tls(settings: &mut RedisSettings, name: &str, value: &str) -> SettingsRes
     let Some(tls) = &mut settings.tls else {
         return wrong(&format!("{name} is for TLS: begin the URL with rediss"));
     };
-    let pair = |tls: &RedisTls| tls.identity.clone().unwrap_or_default();
+    let pair = |tls: &ClientTls| tls.identity.clone().unwrap_or_default();
     match (name, value) {
-        ("roots", path) => tls.roots = Some(path.into()),
+        ("roots", path) => tls.authority = Some(path.into()),
         ("certificate", path) => tls.identity = Some((path.into(), pair(tls).1)),
         ("key", path) => tls.identity = Some((pair(tls).0, path.into())),
         ("name_check", "on") => tls.names = NameCheck::Strict,
@@ -223,19 +226,13 @@ fn duration(name: &str, text: &str) -> SettingsResult<Duration> {
 
 /// Decodes `%XX`. The error names the part, and does not quote it.
 fn decode(text: &str, part: &str) -> SettingsResult<String> {
-    let broken = || RedisSettingsError(format!("{part} has a % that is not written as %25"));
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let mut digit = || rest.next().and_then(|digit| char::from(digit).to_digit(16));
-        let (high, low) = (digit().ok_or_else(broken)?, digit().ok_or_else(broken)?);
-        bytes.push(u8::try_from(high * 16 + low).map_err(|_| broken())?);
+    let is_escape =
+        |rest: &str| rest.bytes().take_while(u8::is_ascii_hexdigit).take(2).count() == 2;
+    if !text.split('%').skip(1).all(is_escape) {
+        return Err(RedisSettingsError(format!("{part} has a % that is not written as %25")));
     }
-    String::from_utf8(bytes).map_err(|_| RedisSettingsError(format!("{part} is not UTF-8")))
+    let decoded = percent_decode_str(text).decode_utf8().map(Cow::into_owned);
+    decoded.map_err(|_| RedisSettingsError(format!("{part} is not UTF-8")))
 }
 
 fn wrong<T>(words: &str) -> SettingsResult<T> {

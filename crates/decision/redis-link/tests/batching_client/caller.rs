@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use tidegate_redis_link::{
-    BatchingClient, Cmd, LinkError, LinkErrorKind, RedisSettings, ScriptCall, ScriptReply, Value,
+    BatchingClient, Cmd, FailureKind, LinkError, RedisSettings, ScriptCall, ScriptReply, Value,
 };
 use tidegate_test_servers::eventually;
 use tokio::runtime::{Builder, Runtime};
@@ -137,8 +137,8 @@ impl Caller {
 
     /// Retries until a call fails this way; returns the message.
     #[track_caller]
-    pub(crate) fn wait_for_failure(&self, kind: LinkErrorKind) -> String {
-        eventually(&format!("a failure of kind {}", kind.word()), || {
+    pub(crate) fn wait_for_failure(&self, kind: FailureKind) -> String {
+        eventually(&format!("a failure of kind {}", kind.as_str()), || {
             let error = self.add_within("{probe}", HURRIED).err()?;
             (error.kind() == kind).then(|| error.to_string())
         })
@@ -171,7 +171,7 @@ pub(crate) struct Load {
 pub(crate) struct Tally {
     pub(crate) answered: BTreeMap<String, u64>,
     pub(crate) failed: BTreeMap<String, u64>,
-    pub(crate) kinds: BTreeMap<LinkErrorKind, String>,
+    pub(crate) kinds: BTreeMap<FailureKind, String>,
     pub(crate) slowest: Duration,
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tidegate_redis_link::{Value, cmd};
 
 use crate::caller::{Caller, HURRIED, UNHURRIED, adds, sum};
-use tidegate_redis_link::LinkErrorKind;
+use tidegate_redis_link::FailureKind;
 use tidegate_test_servers::eventually;
 use tidegate_test_servers::server::Server;
 
@@ -114,7 +114,7 @@ fn a_full_queue_is_an_error_at_once() {
     load.wait_for_answers(50);
     let tally = load.stop();
     let kinds: Vec<_> = tally.kinds.keys().collect();
-    assert_eq!(kinds, [&LinkErrorKind::Overloaded], "{tally:?}");
+    assert_eq!(kinds, [&FailureKind::Overloaded], "{tally:?}");
     assert_eq!(caller.client.figures().waiting, 0);
 }
 
@@ -187,6 +187,6 @@ fn a_deadline_of_zero_expires_at_once() {
     let server = Server::redis();
     let caller = Caller::connected_to(&server.url());
     let error = caller.add_within("a", Duration::ZERO).unwrap_err();
-    assert_eq!(error.kind(), LinkErrorKind::Timeout);
+    assert_eq!(error.kind(), FailureKind::Timeout);
     assert_eq!(caller.add_within("a", HURRIED).unwrap(), 1);
 }

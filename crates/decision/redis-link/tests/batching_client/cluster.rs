@@ -3,7 +3,7 @@
 use tidegate_redis_link::{Value, cmd};
 
 use crate::caller::{Caller, HURRIED, UNHURRIED, adds, sum};
-use tidegate_redis_link::LinkErrorKind;
+use tidegate_redis_link::FailureKind;
 use tidegate_redis_link::slot_of;
 use tidegate_test_servers::cluster::Cluster;
 use tidegate_test_servers::eventually;
@@ -100,7 +100,7 @@ fn keys_on_two_nodes_are_waited_for() {
     cluster.masters[0].tell(&["MIGRATE", "127.0.0.1", &port, &one, "0", "5000"]);
     // Neither node has both keys, and the deadline is kept nevertheless.
     let error = caller.send(both(), HURRIED).unwrap_err();
-    assert_eq!(error.kind(), LinkErrorKind::Timeout, "{error}");
+    assert_eq!(error.kind(), FailureKind::Timeout, "{error}");
     cluster.carry_keys(slot, 0, 1);
     assert_eq!(sum(&caller.send(both(), UNHURRIED).unwrap()), 2);
     cluster.end_move(slot, 1);
@@ -137,7 +137,7 @@ fn a_cluster_without_one_of_its_masters_is_told_as_down() {
     cluster.masters[0].kill();
     let words = eventually("that the cluster is down", || {
         let error = caller.add_within(&safe, HURRIED).err()?;
-        (error.kind() == LinkErrorKind::Cluster).then(|| error.to_string())
+        (error.kind() == FailureKind::Cluster).then(|| error.to_string())
     });
     assert!(words.contains("CLUSTERDOWN"), "{words}");
     cluster.masters[0].restart();

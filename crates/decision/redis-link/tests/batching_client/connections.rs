@@ -1,7 +1,7 @@
 //! The ways to a server: Redis, Valkey, sockets, TLS, users, databases.
 
 use crate::caller::Caller;
-use tidegate_redis_link::LinkErrorKind;
+use tidegate_redis_link::FailureKind;
 use tidegate_test_servers::authority::{Authority, text};
 use tidegate_test_servers::eventually;
 use tidegate_test_servers::server::{Server, Setup};
@@ -48,7 +48,7 @@ fn a_server_is_asked_over_tls_if_its_authority_is_believed() {
     let stranger = Authority::new();
     let roots = format!("roots={}", text(&stranger.roots()));
     let error = Caller::to(&encrypted(&server, "127.0.0.1", &roots)).add("a").unwrap_err();
-    assert_eq!(error.kind(), LinkErrorKind::Protocol);
+    assert_eq!(error.kind(), FailureKind::Protocol);
     assert!(error.to_string().contains("TLS"), "{error}");
 }
 
@@ -58,7 +58,7 @@ fn a_certificate_for_another_name_is_accepted_only_when_told_to() {
     let server = Setup::redis().with_tls(&authority).start();
     let roots = format!("roots={}", text(&authority.roots()));
     let error = Caller::to(&encrypted(&server, "localhost", &roots)).add("a").unwrap_err();
-    assert_eq!(error.kind(), LinkErrorKind::Protocol);
+    assert_eq!(error.kind(), FailureKind::Protocol);
     let lenient = format!("{roots}&name_check=off");
     assert_eq!(Caller::to(&encrypted(&server, "localhost", &lenient)).add("a"), Ok(1));
     // Another name, but not another authority.
@@ -86,7 +86,7 @@ fn a_user_with_the_rights_that_are_needed_is_enough() {
     let caller = Caller::to(&url);
     assert_eq!(caller.add("tg{a}"), Ok(1));
     let error = caller.add("elsewhere").unwrap_err();
-    assert_eq!(error.kind(), LinkErrorKind::Auth, "{error}");
+    assert_eq!(error.kind(), FailureKind::Auth, "{error}");
     assert!(!error.to_string().contains("hun"), "{error}");
 }
 

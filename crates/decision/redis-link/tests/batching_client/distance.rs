@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::caller::{Caller, UNHURRIED, adds};
-use tidegate_redis_link::LinkErrorKind;
+use tidegate_redis_link::FailureKind;
 use tidegate_test_servers::eventually;
 use tidegate_test_servers::relay::Relay;
 use tidegate_test_servers::server::Server;
@@ -45,11 +45,11 @@ fn few_calls_wait_for_a_server_that_is_silent_and_the_others_are_rejected_at_onc
     assert_eq!(caller.add("a"), Ok(1));
     server.freeze();
     let timeout = caller.add_within("a", Duration::from_millis(20)).unwrap_err();
-    assert_eq!(timeout.kind(), LinkErrorKind::Timeout);
+    assert_eq!(timeout.kind(), FailureKind::Timeout);
     let calls: Vec<_> = (0..100).map(|_| caller.spawn_add("a")).collect();
     let overloaded = || {
         let errors = caller.client.figures().errors;
-        errors.get(LinkErrorKind::Overloaded.index()).copied().unwrap_or_default()
+        errors.get(FailureKind::Overloaded as usize).copied().unwrap_or_default()
     };
     eventually("that the others are rejected", || {
         (overloaded() == 100 - SILENT_CALLERS_MAX as u64).then_some(())
@@ -73,7 +73,7 @@ fn a_call_that_was_never_sent_has_not_run_when_it_times_out() {
     // It cannot be connected to, so nothing is sent.
     let caller = Caller::to(&format!("{}?connect_timeout=60s", server.url()));
     let error = caller.add_within("a", Duration::from_millis(20)).unwrap_err();
-    assert_eq!(error.kind(), LinkErrorKind::Timeout);
+    assert_eq!(error.kind(), FailureKind::Timeout);
     assert!(!error.may_have_run(), "{error}");
     server.thaw();
     caller.wait_until_connected();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::caller::{Caller, HURRIED, UNHURRIED};
-use tidegate_redis_link::LinkErrorKind;
+use tidegate_redis_link::FailureKind;
 use tidegate_test_servers::eventually;
 use tidegate_test_servers::fake::{Fake, Fault};
 use tidegate_test_servers::port::Port;
@@ -19,11 +19,11 @@ fn it_starts_without_a_server_and_heals_when_one_comes() {
     let mut server = Server::redis();
     server.kill();
     let caller = Caller::to(&server.url());
-    let words = caller.wait_for_failure(LinkErrorKind::Refused);
+    let words = caller.wait_for_failure(FailureKind::Refused);
     assert!(words.contains(&format!("127.0.0.1:{}", server.port())), "{words}");
     let state = caller.client.state();
     assert!(!state.is_connected());
-    assert_eq!(state.last_failure.map(|why| why.kind()), Some(LinkErrorKind::Refused));
+    assert_eq!(state.last_failure.map(|why| why.kind()), Some(FailureKind::Refused));
     server.restart();
     caller.wait_until_connected();
     assert_eq!(caller.client.state().last_failure, None);
@@ -48,7 +48,7 @@ fn a_server_that_crashes_and_comes_back_is_used_again() {
     tally.assert_answered_in_time(HURRIED);
     let counter = server.tell(&["GET", "a"]).text().unwrap().parse().unwrap();
     tally.assert_counted_once("a", counter);
-    assert!(tally.kinds.contains_key(&LinkErrorKind::Refused), "{tally:?}");
+    assert!(tally.kinds.contains_key(&FailureKind::Refused), "{tally:?}");
     assert!(caller.client.figures().connects >= 4);
 }
 
@@ -82,8 +82,8 @@ fn a_server_that_pauses_is_used_on_the_same_connection() {
     let counter = server.tell(&["GET", "a"]).text().unwrap().parse().unwrap();
     tally.assert_counted_once("a", counter);
     let kinds: Vec<_> = tally.kinds.keys().collect();
-    assert_eq!(kinds, [&LinkErrorKind::Timeout], "{tally:?}");
-    assert!(tally.kinds[&LinkErrorKind::Timeout].contains("100ms"), "{tally:?}");
+    assert_eq!(kinds, [&FailureKind::Timeout], "{tally:?}");
+    assert!(tally.kinds[&FailureKind::Timeout].contains("100ms"), "{tally:?}");
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn a_server_that_accepts_and_never_answers_is_told_as_such() {
     let caller = Caller::to(&impatient(fake.port()));
     // At first there is hope, so the deadline counts.
     let error = caller.add_within("a", Duration::from_millis(50)).unwrap_err();
-    assert_eq!(error.kind(), LinkErrorKind::Timeout);
+    assert_eq!(error.kind(), FailureKind::Timeout);
     let words = eventually("that it is given up", || {
         let words = caller.add_within("a", HURRIED).unwrap_err().to_string();
         words.contains("said nothing").then_some(words)
@@ -142,7 +142,7 @@ fn a_server_that_answers_garbage_is_told_as_such() {
     for bytes in [&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], b"\0\xff\xfe", b"*1\r\n$-7\r\n"] {
         let fake = Fake::start(Fault::Says(bytes));
         let caller = Caller::to(&impatient(fake.port()));
-        let words = caller.wait_for_failure(LinkErrorKind::Protocol);
+        let words = caller.wait_for_failure(FailureKind::Protocol);
         assert!(words.contains("no Redis answers"), "{words}");
     }
 }
@@ -151,7 +151,7 @@ fn a_server_that_answers_garbage_is_told_as_such() {
 fn a_server_that_hangs_up_is_not_asked_without_end() {
     let fake = Fake::start(Fault::HangsUp);
     let caller = Caller::to(&impatient(fake.port()));
-    caller.wait_for_failure(LinkErrorKind::Refused);
+    caller.wait_for_failure(FailureKind::Refused);
     eventually("some attempts", || (fake.accepted() >= 4).then_some(()));
     // The waits between attempts double: a loop without them would have come far further.
     let load = caller.under_load(&["a"], HURRIED);
@@ -164,7 +164,7 @@ fn a_server_that_hangs_up_is_not_asked_without_end() {
 fn a_server_that_loads_its_data_is_told_as_such() {
     let fake = Fake::start(Fault::Says(b"-LOADING Redis is loading the dataset in memory\r\n"));
     let caller = Caller::to(&impatient(fake.port()));
-    let words = caller.wait_for_failure(LinkErrorKind::Loading);
+    let words = caller.wait_for_failure(FailureKind::Loading);
     assert!(words.contains("LOADING"), "{words}");
 }
 
@@ -186,7 +186,7 @@ fn a_server_that_still_loads_is_used_once_it_has() {
         ("key-load-delay", "500"),
         ("loading-process-events-interval-bytes", "1024"),
     ]);
-    caller.wait_for_failure(LinkErrorKind::Loading);
+    caller.wait_for_failure(FailureKind::Loading);
     caller.wait_until_well("{a}");
 }
 
@@ -194,7 +194,7 @@ fn a_server_that_still_loads_is_used_once_it_has() {
 fn nobody_listening_is_told_with_the_address() {
     let port = Port::claim();
     let caller = Caller::to(&impatient(port.number()));
-    let words = caller.wait_for_failure(LinkErrorKind::Refused);
+    let words = caller.wait_for_failure(FailureKind::Refused);
     assert!(words.contains(&format!("127.0.0.1:{}", port.number())), "{words}");
 }
 

@@ -1,7 +1,7 @@
 //! Servers that answer, and refuse.
 
 use crate::caller::{Caller, HURRIED};
-use tidegate_redis_link::LinkErrorKind;
+use tidegate_redis_link::FailureKind;
 use tidegate_test_servers::authority::text;
 use tidegate_test_servers::cluster::Cluster;
 use tidegate_test_servers::eventually;
@@ -14,7 +14,7 @@ fn a_wrong_password_is_told_and_a_corrected_file_heals() {
     std::fs::write(file.path(), "wrong").unwrap();
     let url = format!("{}?password_file={}", server.url(), text(file.path()));
     let caller = Caller::to(&url);
-    let words = caller.wait_for_failure(LinkErrorKind::Auth);
+    let words = caller.wait_for_failure(FailureKind::Auth);
     assert!(words.contains("WRONGPASS") && !words.contains("right"), "{words}");
     std::fs::write(file.path(), "right\n").unwrap();
     caller.wait_until_well("a");
@@ -24,7 +24,7 @@ fn a_wrong_password_is_told_and_a_corrected_file_heals() {
 fn a_missing_password_is_told() {
     let server = Setup::valkey().with_password("right").start();
     let caller = Caller::to(&server.url());
-    let words = caller.wait_for_failure(LinkErrorKind::Auth);
+    let words = caller.wait_for_failure(FailureKind::Auth);
     assert!(words.contains("NOAUTH"), "{words}");
     server.tell(&["CONFIG", "SET", "requirepass", ""]);
     caller.wait_until_well("a");
@@ -34,7 +34,7 @@ fn a_missing_password_is_told() {
 fn a_password_file_that_is_not_there_is_told() {
     let server = Server::redis();
     let caller = Caller::to(&format!("{}?password_file=/nowhere/at/all", server.url()));
-    let words = caller.wait_for_failure(LinkErrorKind::Auth);
+    let words = caller.wait_for_failure(FailureKind::Auth);
     assert!(words.contains("password file"), "{words}");
 }
 
@@ -44,7 +44,7 @@ fn a_server_without_memory_is_told_and_used_once_it_has_some() {
     let caller = Caller::connected_to(&server.url());
     assert_eq!(caller.add("a"), Ok(1));
     server.tell(&["CONFIG", "SET", "maxmemory", "1"]);
-    let words = caller.wait_for_failure(LinkErrorKind::Full);
+    let words = caller.wait_for_failure(FailureKind::Full);
     assert!(words.contains("OOM") && words.contains("maxmemory"), "{words}");
     // The connection is not to blame.
     assert!(caller.client.state().is_connected());
@@ -59,7 +59,7 @@ fn a_replica_is_told_and_used_once_it_is_master() {
     let replica =
         Setup::redis().with("replicaof", &["127.0.0.1", &master.port().to_string()]).start();
     let caller = Caller::to(&replica.url());
-    let words = caller.wait_for_failure(LinkErrorKind::ReadOnly);
+    let words = caller.wait_for_failure(FailureKind::ReadOnly);
     assert!(words.contains("READONLY") && words.contains("master"), "{words}");
     replica.tell(&["REPLICAOF", "NO", "ONE"]);
     caller.wait_until_well("a");
@@ -74,7 +74,7 @@ fn a_replica_that_lost_its_master_is_told() {
         .start();
     master.kill();
     let caller = Caller::to(&replica.url());
-    let words = caller.wait_for_failure(LinkErrorKind::ReadOnly);
+    let words = caller.wait_for_failure(FailureKind::ReadOnly);
     assert!(words.contains("MASTERDOWN") || words.contains("READONLY"), "{words}");
 }
 
@@ -107,7 +107,7 @@ fn a_node_of_a_cluster_that_is_taken_for_a_single_server_is_told() {
         let failed = keys.filter_map(|key| caller.add(&key).err()).next()?;
         Some((failed.kind(), failed.to_string()))
     });
-    assert_eq!(words.0, LinkErrorKind::Cluster);
+    assert_eq!(words.0, FailureKind::Cluster);
     assert!(words.1.contains("redis-cluster://"), "{words:?}");
 }
 
@@ -118,7 +118,7 @@ fn a_server_with_no_room_for_connections_is_told() {
     first.ask(&["PING"]).unwrap();
     let caller = Caller::to(&server.url());
     // It says so and closes at once: sometimes its words are lost, and only the end is seen.
-    let words = caller.wait_for_failure(LinkErrorKind::Refused);
+    let words = caller.wait_for_failure(FailureKind::Refused);
     assert!(words.contains(&server.port().to_string()), "{words}");
     drop(first);
     caller.wait_until_well("a");

@@ -1,7 +1,7 @@
 //! A master that sentinels name, and a new one when it is gone.
 
 use crate::caller::{Caller, HURRIED};
-use tidegate_redis_link::LinkErrorKind;
+use tidegate_redis_link::FailureKind;
 use tidegate_test_servers::sentinel::{MASTER, SentinelGroup};
 use tidegate_test_servers::server::Flavour;
 
@@ -38,7 +38,7 @@ fn a_new_master_is_found_when_the_old_one_freezes_and_comes_back_as_replica() {
     load.wait_for_answers(50);
     let tally = load.stop();
     tally.assert_answered_in_time(HURRIED);
-    assert!(tally.kinds.contains_key(&LinkErrorKind::Timeout), "{tally:?}");
+    assert!(tally.kinds.contains_key(&FailureKind::Timeout), "{tally:?}");
 }
 
 #[test]
@@ -53,6 +53,6 @@ fn a_sentinel_that_is_gone_does_not_matter() {
 fn a_master_that_no_sentinel_knows_is_told_by_its_name() {
     let group = SentinelGroup::start(Flavour::Redis, 0);
     let caller = Caller::to(&url(&group, "other"));
-    let words = caller.wait_for_failure(LinkErrorKind::Other);
+    let words = caller.wait_for_failure(FailureKind::Other);
     assert!(words.contains("\"other\""), "{words}");
 }

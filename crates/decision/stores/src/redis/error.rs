@@ -1,35 +1,15 @@
 //! Errors of the Redis client as errors of a store.
 
-use tidegate_redis_link::{LinkError, LinkErrorKind};
+use tidegate_redis_link::LinkError;
+use tidegate_words::FailureKind;
 
-use crate::counter_store::{FailureKind, StoreError};
+use crate::counter_store::StoreError;
 
 impl From<LinkError> for StoreError {
     fn from(error: LinkError) -> Self {
         match error {
             LinkError::Timeout { waited } => StoreError::Timeout { waited },
-            LinkError::Unavailable { kind, reason } => {
-                StoreError::Unavailable { kind: kind.into(), reason }
-            }
-        }
-    }
-}
-
-/// One to one: a store without Redis does not depend on the client, so each has its own kinds.
-impl From<LinkErrorKind> for FailureKind {
-    fn from(kind: LinkErrorKind) -> Self {
-        match kind {
-            LinkErrorKind::Timeout => FailureKind::Timeout,
-            LinkErrorKind::Refused => FailureKind::Refused,
-            LinkErrorKind::Lost => FailureKind::Lost,
-            LinkErrorKind::Overloaded => FailureKind::Overloaded,
-            LinkErrorKind::Full => FailureKind::Full,
-            LinkErrorKind::ReadOnly => FailureKind::ReadOnly,
-            LinkErrorKind::Loading => FailureKind::Loading,
-            LinkErrorKind::Auth => FailureKind::Auth,
-            LinkErrorKind::Cluster => FailureKind::Cluster,
-            LinkErrorKind::Protocol => FailureKind::Protocol,
-            LinkErrorKind::Other => FailureKind::Other,
+            LinkError::Unavailable { kind, reason } => StoreError::Unavailable { kind, reason },
         }
     }
 }
@@ -59,7 +39,7 @@ mod tests {
 
     #[test]
     fn an_error_of_the_client_may_have_run_exactly_if_that_of_the_store_may() {
-        for kind in LinkErrorKind::ALL {
+        for kind in FailureKind::ALL {
             let error = LinkError::Unavailable { kind, reason: String::new() };
             let may_have_run = error.may_have_run();
             assert_eq!(StoreError::from(error).may_have_run(), may_have_run, "{kind:?}");

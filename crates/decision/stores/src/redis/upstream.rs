@@ -12,6 +12,7 @@
 
 use parking_lot::Mutex;
 use tidegate_algorithms::{Algorithm, Limit, Period, State, Timestamp, Window, WindowState};
+use tidegate_macros::defaults;
 use tidegate_metrics::Exposition;
 use tidegate_redis_link::{Cmd, Value, cmd};
 
@@ -26,19 +27,15 @@ use crate::shared::Random;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// The layout of upstream's keys.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UpstreamLayout {
-    /// The prefix of every key: upstream's `CACHE_KEY_PREFIX`. Default empty.
-    pub prefix: String,
-    /// The maximum of the random seconds by which a key outlives its window: upstream's
-    /// `EXPIRATION_JITTER_MAX_SECONDS`. Default 300.
-    pub jitter_max: u64,
-}
-
-impl Default for UpstreamLayout {
-    fn default() -> Self {
-        UpstreamLayout { prefix: String::new(), jitter_max: 300 }
+defaults! {
+    /// The layout of upstream's keys.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct UpstreamLayout {
+        /// The prefix of every key: upstream's `CACHE_KEY_PREFIX`. Default empty.
+        pub prefix: String,
+        /// The maximum of the random seconds by which a key outlives its window: upstream's
+        /// `EXPIRATION_JITTER_MAX_SECONDS`. Default 300.
+        pub jitter_max: u64 = 300,
     }
 }
 

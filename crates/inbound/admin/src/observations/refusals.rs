@@ -34,6 +34,9 @@ pub(crate) struct RefusedKey {
     pub(crate) by: RefusingLimit,
     /// The entries of the descriptor.
     pub(crate) key: String,
+    /// The entries themselves, unless they are long.
+    #[serde(skip)]
+    pub(crate) entries: Option<Vec<(String, String)>>,
 }
 
 /// One row of the most refused.
@@ -122,7 +125,11 @@ impl Refusals {
         }
         let hash = hasher.finish();
         self.keys.change(hash, |sketch| {
-            sketch.count(hash, || RefusedKey { by: by(), key: key_text(entries) });
+            sketch.count(hash, || RefusedKey {
+                by: by(),
+                key: key_text(entries),
+                entries: whole_entries(entries),
+            });
         });
     }
 
@@ -135,6 +142,14 @@ impl Refusals {
             limits: rows(&self.limits, self.top),
             keys: rows(&self.keys, self.top),
         }
+    }
+
+    /// A reading with the counts of an earlier one.
+    pub(super) fn joined(&self, mut now: TopReading, before: &TopReading) -> TopReading {
+        now.refusals = now.refusals.saturating_add(before.refusals);
+        join(&mut now.limits, &before.limits, self.top);
+        join(&mut now.keys, &before.keys, self.top);
+        now
     }
 
     pub(super) fn clear(&self) {
@@ -162,8 +177,30 @@ fn rows<L: Clone>(shards: &Shards<Sketch<L>>, top: usize) -> Vec<TopRow<L>> {
     rows
 }
 
+/// Adds the counts of rows with the same label.
+fn join<L: Clone + PartialEq>(rows: &mut Vec<TopRow<L>>, before: &[TopRow<L>], top: usize) {
+    for row in before {
+        match rows.iter_mut().find(|known| known.label == row.label) {
+            Some(known) => {
+                known.refusals = known.refusals.saturating_add(row.refusals);
+                known.error = known.error.saturating_add(row.error);
+            }
+            None => rows.push(row.clone()),
+        }
+    }
+    rows.sort_by_key(|row| std::cmp::Reverse(row.refusals));
+    rows.truncate(top);
+}
+
+/// The entries, if they are short enough to be kept whole.
+fn whole_entries(entries: &[Entry<'_>]) -> Option<Vec<(String, String)>> {
+    let bytes: usize = entries.iter().map(|entry| entry.key.len() + entry.value.len()).sum();
+    let pair = |entry: &Entry<'_>| (entry.key.to_owned(), entry.value.to_owned());
+    (bytes <= KEY_BYTES_MAX).then(|| entries.iter().map(pair).collect())
+}
+
 /// The key of a caller as text, such as `user="7" path="/x"`. Unprintable characters are escaped; a long text is cut.
-fn key_text(entries: &[Entry<'_>]) -> String {
+pub(crate) fn key_text(entries: &[Entry<'_>]) -> String {
     let mut text = String::new();
     for (at, entry) in entries.iter().enumerate() {
         let space = if at > 0 { " " } else { "" };
@@ -182,7 +219,7 @@ fn start_of(text: &str) -> &str {
     text.get(..text.floor_char_boundary(KEY_BYTES_MAX)).unwrap_or_default()
 }
 
-fn shortened(text: &str) -> String {
+pub(crate) fn shortened(text: &str) -> String {
     let start = start_of(text);
     let mark = if start.len() < text.len() { "…" } else { "" };
     format!("{start}{mark}")

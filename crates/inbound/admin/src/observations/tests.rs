@@ -39,7 +39,7 @@ fn check(engine: &TestEngine, user: &str) -> Verdict {
 fn admitted_requests_leave_no_trace() {
     let (engine, observations) = watched(&one_a_day(""), ObservationsConfig::default());
     check(&engine, "7");
-    let reading = observations.top();
+    let reading = observations.recent();
     assert_eq!((reading.refusals, reading.limits.len(), reading.keys.len()), (0, 0, 0));
     assert!(observations.values().is_empty());
 }
@@ -50,7 +50,7 @@ fn refusals_are_listed_by_limit_and_by_caller() {
     for user in ["7", "8", "8", "8", "7", "7", "7"] {
         check(&engine, user);
     }
-    let reading = observations.top();
+    let reading = observations.recent();
     assert_eq!(reading.refusals, 5);
     let limits: Vec<_> =
         reading.limits.iter().map(|row| (row.refusals, row.label.rule.as_str())).collect();
@@ -66,7 +66,7 @@ fn what_shadow_would_refuse_is_listed_as_let_through() {
     let (engine, observations) = watched(&rules, ObservationsConfig::default());
     assert!(check(&engine, "7").is_admitted());
     assert!(check(&engine, "7").is_admitted());
-    let reading = observations.top();
+    let reading = observations.recent();
     assert_eq!(reading.limits.len(), 1);
     assert!(reading.limits[0].label.shadow);
 }
@@ -83,7 +83,7 @@ fn who_is_turned_away_after_all_is_listed_once() {
     let descriptors = [Descriptor::new(&entries)];
     let request = Request::new("api", &descriptors);
     engine.turn_away(&request, &mut verdict, Nanos::from_secs(1));
-    let limits = observations.top().limits.into_iter();
+    let limits = observations.recent().limits.into_iter();
     let mut limits: Vec<_> =
         limits.map(|row| (row.refusals, row.label.limit, row.label.shadow)).collect();
     limits.sort();
@@ -121,7 +121,7 @@ fn who_only_looks_or_gives_back_is_not_listed() {
     for verb in [Verb::Refund, Verb::Reset] {
         engine.apply_now(verb, &Request::new("api", &descriptors));
     }
-    assert_eq!(observations.top().refusals, 0);
+    assert_eq!(observations.recent().refusals, 0);
     assert_eq!(observations.values()[0].tally, Tally { within: 1, near: 1, ..Tally::default() });
 }
 
@@ -132,7 +132,7 @@ fn what_is_switched_off_is_not_observed() {
     for _ in 0..3 {
         check(&engine, "7");
     }
-    assert_eq!(observations.top().refusals, 0);
+    assert_eq!(observations.recent().refusals, 0);
     assert!(observations.unknown_domains().is_empty());
 }
 
@@ -157,7 +157,8 @@ fn callers_cannot_forge_lines_or_fill_them() {
     for user in [&nasty, &long, &nasty, &long] {
         check(&engine, user);
     }
-    let keys: Vec<String> = observations.top().keys.into_iter().map(|row| row.label.key).collect();
+    let keys: Vec<String> =
+        observations.recent().keys.into_iter().map(|row| row.label.key).collect();
     assert!(keys.contains(&r#"user="a\n\u{1b}[31m\"b""#.to_owned()), "{keys:?}");
     assert!(keys.iter().all(|key| key.len() < 220), "{keys:?}");
     assert!(keys.iter().all(|key| !key.contains(char::is_control)), "{keys:?}");
@@ -186,7 +187,7 @@ fn the_most_refused_are_found_in_a_flood_of_callers() {
         );
         *truly.entry(format!("user={user:?}")).or_default() += 1;
     }
-    let reading = observations.top();
+    let reading = observations.recent();
     assert_eq!(reading.refusals, 200_000);
     assert_eq!(reading.keys.len(), 5);
     for row in reading.keys {
@@ -210,7 +211,7 @@ fn refusals_of_all_threads_are_counted_or_missed() {
             });
         }
     });
-    let reading = observations.top();
+    let reading = observations.recent();
     let by_limit: u64 = reading.limits.iter().map(|row| row.refusals).sum();
     let by_key: u64 = reading.keys.iter().map(|row| row.refusals).sum();
     assert_eq!(by_limit + by_key + reading.missed, 2 * 4 * EACH);
@@ -307,7 +308,7 @@ async fn what_could_not_be_decided_is_counted_by_reason_and_never_as_a_refusal()
     let entries = [Entry { key: "user", value: "7" }];
     assert!(!engine.check(&Request::new("api", &[Descriptor::new(&entries)])).await.is_admitted());
     assert_eq!(observations.undecided(Reason::StoreUnavailable), 1);
-    assert_eq!(observations.top().refusals, 0);
+    assert_eq!(observations.recent().refusals, 0);
 
     let many = vec![Descriptor::new(&entries); tidegate_engine::DESCRIPTORS_MAX + 1];
     engine.check(&Request::new("api", &many)).await;

@@ -5,15 +5,14 @@
 //! bounded.
 
 use std::fmt::{self, Write};
-use std::hash::{BuildHasher, Hasher};
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use foldhash::quality::RandomState;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as TableEntry;
 use tidegate_engine::{
-    Decision, Descriptor, Entry, NearLimit, OTHERS, Request, Role, Ruling, Tally, TallyCell, Verb,
-    Verdict,
+    Decision, Entry, NearLimit, OTHERS, Request, Role, Ruling, Tally, TallyCell, Verb, Verdict,
 };
 
 use super::shards::Shards;
@@ -115,78 +114,65 @@ impl Values {
         for ruling in verdict.rulings() {
             let descriptor = super::descriptor_of(request, ruling).filter(|each| !each.refund);
             let Some(descriptor) = descriptor else { continue };
-            let (Some(rule), Some(limit)) = (verdict.rule(ruling), verdict.limit(ruling)) else {
-                if self.overrides {
-                    let note = |tally: &TallyCell| note(tally, ruling);
-                    beyond = beyond
-                        .saturating_add(self.note_override(request, descriptor, ruling, note));
-                }
-                continue;
-            };
-            if !rule.shows_values() {
-                continue;
-            }
-            // The path is hashed while it is written; it becomes text only for a new series.
-            let mut hashed = HashedText(self.hashes.build_hasher());
-            hashed.0.write_u64(limit.identity);
-            let _ = rule.write_metric_path(descriptor.entries, &mut hashed);
-            let labels = |path: String| SeriesLabels {
-                domain: rule.domain().to_owned(),
-                path,
-                limit: super::limit_label(verdict, ruling),
-                one_of_several: rule.limits().len() > 1,
-            };
-            let path = || {
-                let mut path = CappedText::default();
-                let _ = rule.write_metric_path(descriptor.entries, &mut path);
-                path.0
-            };
-            let hash = hashed.0.finish();
+            let entries = descriptor.entries;
             let note = |tally: &TallyCell| note(tally, ruling);
-            let counted = self.count(hash, &self.kept, self.series_max, note, || labels(path()));
-            if !counted {
+            let has_series = match (verdict.rule(ruling), verdict.limit(ruling)) {
+                (Some(rule), Some(limit)) if rule.shows_values() => {
+                    let labels = |path: String| SeriesLabels {
+                        domain: rule.domain().to_owned(),
+                        path,
+                        limit: super::limit_label(verdict, ruling),
+                        one_of_several: rule.limits().len() > 1,
+                    };
+                    let write = |mut out: &mut dyn Write| rule.write_metric_path(entries, &mut out);
+                    self.note_in_series(limit.identity, labels, write, note)
+                }
+                (Some(_), Some(_)) => true,
+                _ if !self.overrides => true,
+                // A limit that came with the request: under the name of its descriptor.
+                _ => {
+                    let labels = |path: String| SeriesLabels {
+                        domain: request.domain.to_owned(),
+                        path,
+                        limit: String::new(),
+                        one_of_several: false,
+                    };
+                    let write = |out: &mut dyn Write| write_path(entries, out);
+                    self.note_in_series(request.domain, labels, write, note)
+                }
+            };
+            if !has_series {
                 beyond = beyond.saturating_add(ruling.cost);
-                let mut hasher = self.hashes.build_hasher();
-                hasher.write_u64(limit.identity);
-                let others = || labels(OTHERS.to_owned());
-                self.count(hasher.finish(), &self.kept_others, OTHERS_MAX, note, others);
             }
         }
         beyond
     }
 
-    /// Counts the hits of a limit that came with the request, under the name of its descriptor. Returns how many hits
-    /// have no series of their own.
-    fn note_override(
+    /// Counts a hit in the series of a path of this group; false if it is one too many, and the hit was counted in the
+    /// series of all others of the group. The path is hashed while it is written; it becomes text only for a new series.
+    fn note_in_series(
         &self,
-        request: &Request<'_>,
-        descriptor: &Descriptor<'_>,
-        ruling: &Ruling,
+        group: impl Hash,
+        labels: impl Fn(String) -> SeriesLabels,
+        write: impl Fn(&mut dyn Write) -> fmt::Result,
         note: impl Fn(&TallyCell),
-    ) -> u64 {
+    ) -> bool {
         let mut hashed = HashedText(self.hashes.build_hasher());
-        hashed.0.write(request.domain.as_bytes());
-        let _ = write_path(descriptor.entries, &mut hashed);
-        let labels = |path: String| SeriesLabels {
-            domain: request.domain.to_owned(),
-            path,
-            limit: String::new(),
-            one_of_several: false,
-        };
+        group.hash(&mut hashed.0);
+        let of_others = hashed.0.clone().finish();
+        let _ = write(&mut hashed);
         let path = || {
             let mut path = CappedText::default();
-            let _ = write_path(descriptor.entries, &mut path);
+            let _ = write(&mut path);
             path.0
         };
-        let hash = hashed.0.finish();
-        if self.count(hash, &self.kept, self.series_max, &note, || labels(path())) {
-            return 0;
+        let of_path = hashed.0.finish();
+        let counted = self.count(of_path, &self.kept, self.series_max, &note, || labels(path()));
+        if !counted {
+            let others = || labels(OTHERS.to_owned());
+            self.count(of_others, &self.kept_others, OTHERS_MAX, note, others);
         }
-        let mut hasher = self.hashes.build_hasher();
-        hasher.write(request.domain.as_bytes());
-        let others = || labels(OTHERS.to_owned());
-        self.count(hasher.finish(), &self.kept_others, OTHERS_MAX, note, others);
-        ruling.cost
+        counted
     }
 
     /// Counts in the series of this hash; false if it would be one too many.
@@ -245,7 +231,7 @@ impl Values {
 }
 
 /// Writes the entries of a descriptor as a path, with the values that there are.
-fn write_path(entries: &[Entry<'_>], out: &mut impl Write) -> fmt::Result {
+fn write_path(entries: &[Entry<'_>], out: &mut dyn Write) -> fmt::Result {
     for (at, entry) in entries.iter().enumerate() {
         let dot = if at > 0 { "." } else { "" };
         let underscore = if entry.value.is_empty() { "" } else { "_" };

@@ -1,6 +1,8 @@
 //! The debug door as those who run a service meet it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod data;
+mod events;
 mod metrics;
 mod pages;
 mod security;

@@ -18,6 +18,10 @@ async fn the_list_of_pages_leads_to_pages() {
     assert_eq!(index.field("content-type"), Some("text/plain; charset=utf-8"));
     for line in index.body.lines().filter(|line| line.starts_with("GET")) {
         let path = line.split_whitespace().nth(1).unwrap();
+        // A stream does not end; the last part of others stands for a name.
+        if path == "/api/events" || path.contains('{') {
+            continue;
+        }
         // No log level and no gateway were given to show.
         let expected = if ["/log-level", "/gateway"].contains(&path) { 404 } else { 200 };
         assert_eq!(stage.get(path).await.status, expected, "{line}");
@@ -239,7 +243,7 @@ async fn the_most_refused_are_shown_first_with_their_error() {
         stage.check("user", user);
     }
     let expected = "\
-3 refusals
+3 refusals by limits
 a count is too high by at most its error
 
 limits
@@ -263,6 +267,7 @@ callers
             {"refusals": 1, "error": 0, "domain": "api", "rule": "user", "limit": "1",
              "shadow": false, "key": "user=\"7\""},
         ],
+        "shed": [],
     });
     assert_eq!(stage.get("/top?format=json").await.json(), expected);
     assert_eq!(stage.send(Method::DELETE, "/top", &[], "").await.status, 200);

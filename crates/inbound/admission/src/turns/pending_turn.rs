@@ -1,6 +1,6 @@
 //! A request that waits for its turn, with the refund of what it was charged.
 
-use std::fmt;
+use tidegate_macros::debug_fields;
 
 use super::Turn;
 use crate::refund::Refund;
@@ -32,8 +32,4 @@ impl Drop for PendingTurn {
     }
 }
 
-impl fmt::Debug for PendingTurn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PendingTurn").field("at", &self.turn.at).finish_non_exhaustive()
-    }
-}
+debug_fields!(PendingTurn { at = turn.at });

@@ -7,11 +7,12 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::request::Parts;
+use tidegate_access::{Sha256Hash, parse_sha256, sha256};
 use tidegate_document::{Fault, Problems, Source, words_of_lines};
+use tidegate_macros::debug_fields;
 
 use super::credential::{ValueMatch, credential};
 use super::identity::Credential;
@@ -23,8 +24,6 @@ const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// Begins every new key, so that scanners for leaked secrets can find it.
 const KEY_PREFIX: &str = "tgk_";
-
-type KeyHash = [u8; 32];
 
 /// The owner of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,10 +37,10 @@ pub(crate) struct KeyOwner {
 pub(crate) struct ApiKeys {
     presented_in: PresentedIn,
     /// The keys in the settings.
-    inline: HashMap<KeyHash, Arc<KeyOwner>>,
+    inline: HashMap<Sha256Hash, Arc<KeyOwner>>,
     file: Option<WatchedFile>,
     /// The keys in the settings and in the file.
-    all: ArcSwap<HashMap<KeyHash, Arc<KeyOwner>>>,
+    all: ArcSwap<HashMap<Sha256Hash, Arc<KeyOwner>>>,
 }
 
 impl ApiKeys {
@@ -79,8 +78,7 @@ impl ApiKeys {
             ValueMatch::Missing => return Credential::Absent,
             ValueMatch::Several => return Credential::Ambiguous,
         };
-        let hash: Option<KeyHash> = digest(&SHA256, key.as_bytes()).as_ref().try_into().ok();
-        let owner = hash.and_then(|hash| self.all.load().get(&hash).cloned());
+        let owner = self.all.load().get(&sha256(key.as_bytes())).cloned();
         owner.map_or(Credential::Invalid, Credential::Valid)
     }
 }
@@ -104,8 +102,7 @@ impl NewApiKey {
         aws_lc_rs::rand::fill(&mut random)
             .map_err(|_| "no random numbers are available".to_owned())?;
         let key = format!("{KEY_PREFIX}{}", URL_SAFE_NO_PAD.encode(random));
-        let hash = digest(&SHA256, key.as_bytes());
-        let hash = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        let hash = sha256(key.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
         Ok(NewApiKey { key, hash })
     }
 
@@ -125,11 +122,7 @@ impl NewApiKey {
     }
 }
 
-impl std::fmt::Debug for NewApiKey {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("NewApiKey").field("hash", &self.hash).finish_non_exhaustive()
-    }
-}
+debug_fields!(NewApiKey { hash });
 
 /// The plans of all API keys, those of the key file included. Reads the file.
 ///
@@ -143,7 +136,7 @@ pub fn api_key_plans(settings: &ApiKeySettings) -> Result<BTreeSet<String>, Stri
 
 /// The keys of a file: hash, name and plan in each line. All problems at once, without the text: a key that was
 /// written in place of its hash must not get into a log.
-fn read_keys(text: &str) -> Result<Vec<(KeyHash, Arc<KeyOwner>)>, String> {
+fn read_keys(text: &str) -> Result<Vec<(Sha256Hash, Arc<KeyOwner>)>, String> {
     let hide = |byte| if byte == b'\n' { '\n' } else { ' ' };
     let hidden: String = text.bytes().map(hide).collect();
     let sources = [Source::new("API keys", hidden)];
@@ -175,17 +168,10 @@ fn read_keys(text: &str) -> Result<Vec<(KeyHash, Arc<KeyOwner>)>, String> {
     Err(lines.collect::<Vec<_>>().join("; "))
 }
 
-fn parse_hash(text: &str) -> Result<KeyHash, String> {
+/// Parses the hash of a key.
+fn parse_hash(text: &str) -> Result<Sha256Hash, String> {
     let wrong = || "expected the SHA-256 of a key in 64 hexadecimal digits".to_owned();
-    let mut hash = [0; 32];
-    if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return Err(wrong());
-    }
-    for (index, byte) in hash.iter_mut().enumerate() {
-        let digits = text.get(index * 2..index * 2 + 2).ok_or_else(wrong)?;
-        *byte = u8::from_str_radix(digits, 16).map_err(|_| wrong())?;
-    }
-    Ok(hash)
+    parse_sha256(text).ok_or_else(wrong)
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, COOKIE, HeaderName, HeaderValue};
 use http::request::Parts;
+use percent_encoding::percent_decode_str;
+use tidegate_access::bearer_token;
 
 use crate::settings::PresentedIn;
 
@@ -48,7 +50,7 @@ pub(super) fn credential<'r>(
         PresentedIn::Bearer => {
             let values = head.headers.get_all(AUTHORIZATION).iter();
             match only(values.map(HeaderValue::as_bytes)) {
-                ValueMatch::One(value) => bearer_token(value).into(),
+                ValueMatch::One(value) => bearer_token(value).map(text).into(),
                 ValueMatch::Several => ValueMatch::Several,
                 ValueMatch::Missing => ValueMatch::Missing,
             }
@@ -57,12 +59,6 @@ pub(super) fn credential<'r>(
         PresentedIn::Cookie(name) => only(cookie_values(&head.headers, name)),
         PresentedIn::Query(name) => only(query_values(head.uri.query(), name)),
     }
-}
-
-fn bearer_token(value: &[u8]) -> Option<Cow<'_, str>> {
-    let space = value.iter().position(|byte| *byte == b' ')?;
-    let (scheme, token) = value.split_at_checked(space)?;
-    scheme.eq_ignore_ascii_case(b"bearer").then(|| text(token.trim_ascii()))
 }
 
 /// The values of a header field.
@@ -115,29 +111,9 @@ fn decode(text: &str) -> Cow<'_, str> {
     if !text.contains(['%', '+']) {
         return Cow::Borrowed(text);
     }
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((byte, after)) = rest.split_first() {
-        rest = after;
-        match byte {
-            b'+' => out.push(b' '),
-            b'%' => match hex_byte(after) {
-                Some(byte) => {
-                    out.push(byte);
-                    rest = after.get(2..).unwrap_or_default();
-                }
-                None => out.push(b'%'),
-            },
-            other => out.push(*other),
-        }
-    }
-    String::from_utf8(out).map_or(Cow::Borrowed(text), Cow::Owned)
-}
-
-/// The byte of two hexadecimal digits.
-fn hex_byte(bytes: &[u8]) -> Option<u8> {
-    let digits = bytes.get(..2).filter(|two| two.iter().all(u8::is_ascii_hexdigit))?;
-    u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+    let spaced = text.replace('+', " ");
+    let decoded = percent_decode_str(&spaced).decode_utf8().map(Cow::into_owned);
+    decoded.map_or(Cow::Borrowed(text), Cow::Owned)
 }
 
 #[cfg(test)]

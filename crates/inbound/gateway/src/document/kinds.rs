@@ -3,8 +3,7 @@
 use http::Method;
 use http::header::HeaderValue;
 use ipnet::IpNet;
-use serde_json::Value;
-use tidegate_document::{Bounds, Fault, Kind, Network, Scalar, Text, choices};
+use tidegate_document::{Bounds, Fault, Network, Text, choices, kind};
 
 choices! {
     /// Where the value of an entry comes from.
@@ -84,18 +83,10 @@ macro_rules! text_kind {
         #[derive(Clone, Debug)]
         pub(super) struct $name(pub(super) $value);
 
-        impl Kind for $name {
-            fn words() -> String {
-                Text::words()
-            }
-
-            fn schema(bounds: &Bounds) -> Value {
-                Text::schema(bounds)
-            }
-
-            fn parse(scalar: &Scalar<'_>, bounds: &Bounds) -> Result<Self, Fault> {
+        kind! {
+            $name: Text::words(), Text::schema(&Bounds::NONE), |scalar| {
                 let parse: fn(&str) -> Result<$value, Fault> = $parse;
-                parse(&Text::parse(scalar, bounds)?.0).map($name)
+                parse(&Text::parse(scalar, &Bounds::NONE)?.0).map($name)
             }
         }
     };

@@ -4,13 +4,16 @@ use tidegate_document::{Fault, OrOff, Problems};
 
 use super::table::{TimeoutsKeys, TlsKeys, UpstreamKeys};
 use super::{put, strings};
-use crate::settings::{Timeouts, UpstreamSettings, UpstreamTls};
+use crate::settings::{ClientTls, Timeouts, UpstreamSettings};
 
 pub(super) fn group(keys: UpstreamKeys, problems: &mut Problems<'_>) -> UpstreamSettings {
     let name = keys.name.map(String::from).unwrap_or_default();
     let mut settings = UpstreamSettings::new(name, strings(keys.hosts));
     put(&mut settings.protocol, keys.protocol);
-    put(&mut settings.tls, keys.tls.map(|keys| tls(keys, problems)));
+    if let Some(mut keys) = keys.tls {
+        settings.server_name = keys.server_name.take().map(String::from);
+        settings.tls = tls(keys, problems);
+    }
     put(&mut settings.timeouts, keys.timeouts.map(|keys| timeouts(keys, Timeouts::default())));
     put(&mut settings.pool, keys.pool);
     settings.health = keys.health;
@@ -18,7 +21,7 @@ pub(super) fn group(keys: UpstreamKeys, problems: &mut Problems<'_>) -> Upstream
     settings
 }
 
-fn tls(keys: TlsKeys, problems: &mut Problems<'_>) -> UpstreamTls {
+fn tls(keys: TlsKeys, problems: &mut Problems<'_>) -> ClientTls {
     for (name, other) in [("cert", "key"), ("key", "cert")] {
         if keys.keys.has(name) && !keys.keys.has(other) {
             let message = format!("`{name}` needs `{other}`");
@@ -26,10 +29,10 @@ fn tls(keys: TlsKeys, problems: &mut Problems<'_>) -> UpstreamTls {
             problems.error(keys.keys.value_location(name), fault);
         }
     }
-    UpstreamTls {
+    ClientTls {
         authority: keys.authority.map(|path| path.0.into()),
-        server_name: keys.server_name.map(String::from),
-        client: keys.cert.zip(keys.key).map(|(cert, key)| (cert.0.into(), key.0.into())),
+        identity: keys.cert.zip(keys.key).map(|(cert, key)| (cert.0.into(), key.0.into())),
+        ..ClientTls::default()
     }
 }
 

@@ -22,7 +22,7 @@ macro_rules! faults {
                 match self { $(Fault::$name => $code,)+ }
             }
 
-            const fn detail(self) -> &'static str {
+            pub(crate) const fn detail(self) -> &'static str {
                 match self { $(Fault::$name => $detail,)+ }
             }
         }

@@ -36,11 +36,7 @@ where
     }
 }
 
-impl<S, C> Drop for DisconnectGuard<'_, S, C>
-where
-    S: CounterStore,
-    C: Clock,
-{
+impl<S: CounterStore, C: Clock> Drop for DisconnectGuard<'_, S, C> {
     fn drop(&mut self) {
         if let Some(context) = self.context.take() {
             self.document.disconnected(context);

@@ -4,6 +4,7 @@ use std::num::NonZeroU64;
 
 use tidegate_document::choices;
 use tidegate_engine::RefusalStatus;
+use tidegate_macros::defaults;
 
 /// The refusals of a route.
 ///
@@ -20,17 +21,19 @@ pub struct AnswerSettings {
     pub refusal_status: Option<RefusalStatus>,
 }
 
-/// The access log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AccessLogSettings {
-    /// The format of its lines.
-    pub format: AccessLogFormat,
-    /// One of this many requests is logged. Default: every one.
-    pub one_of: NonZeroU64,
-    /// Lines that may wait to be written; more are dropped and counted. Default: 8,192.
-    pub waiting_max: usize,
-    /// How a line names the caller, who is identified as for overload protection. Default: as it is.
-    pub caller: CallerFormat,
+defaults! {
+    /// The access log.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct AccessLogSettings {
+        /// The format of its lines.
+        pub format: AccessLogFormat,
+        /// One of this many requests is logged. Default: every one.
+        pub one_of: NonZeroU64 = NonZeroU64::MIN,
+        /// Lines that may wait to be written; more are dropped and counted. Default: 8,192.
+        pub waiting_max: usize = 8_192,
+        /// How a line names the caller, who is identified as for overload protection. Default: as it is.
+        pub caller: CallerFormat,
+    }
 }
 
 choices! {
@@ -44,17 +47,6 @@ choices! {
         Hashed = "hashed",
         /// Not at all.
         Off = "off",
-    }
-}
-
-impl Default for AccessLogSettings {
-    fn default() -> Self {
-        AccessLogSettings {
-            format: AccessLogFormat::default(),
-            one_of: NonZeroU64::MIN,
-            waiting_max: 8_192,
-            caller: CallerFormat::default(),
-        }
     }
 }
 

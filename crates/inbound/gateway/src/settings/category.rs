@@ -2,36 +2,29 @@
 
 use http::Method;
 use http::header::{HeaderName, HeaderValue};
+use tidegate_macros::defaults;
 use tidegate_overload::Category;
 
 use super::describe::ValueFrom;
 
-/// Which requests are shed first under overload.
-#[derive(Clone, Debug)]
-pub struct CategorySettings {
-    /// The field in which a trusted proxy names the category: `critical`, `post`, `get` or `test`. Upstreams get the
-    /// category in the same field; the value of an untrusted client is removed. Default: `X-Tidegate-Category`.
-    pub field: Option<HeaderName>,
-    /// Rules; the first that matches is used. Without a match, `GET`, `HEAD` and `OPTIONS` are `get`, others `post`.
-    pub rules: Vec<CategoryRule>,
-    /// What identifies a caller. Requests of one caller are shed together, for an hour. Default: the client's address,
-    /// with 64 bits of IPv6.
-    pub caller: ValueFrom,
-    /// The field in which a client sends how many milliseconds it waits. `grpc-timeout` is always read. Default: none.
-    pub timeout_field: Option<HeaderName>,
-    /// Whether responses name the category that was shed, in `X-Tidegate-Shed`. Default: yes.
-    pub tell: bool,
-}
-
-impl Default for CategorySettings {
-    fn default() -> Self {
-        CategorySettings {
-            field: Some(HeaderName::from_static("x-tidegate-category")),
-            rules: Vec::new(),
-            caller: ValueFrom::Address { v4_bits: 32, v6_bits: 64 },
-            timeout_field: None,
-            tell: true,
-        }
+defaults! {
+    /// Which requests are shed first under overload.
+    #[derive(Clone, Debug)]
+    pub struct CategorySettings {
+        /// The field in which a trusted proxy names the category: `critical`, `post`, `get` or `test`. Upstreams get
+        /// the category in the same field; the value of an untrusted client is removed. Default: `X-Tidegate-Category`.
+        pub field: Option<HeaderName> = Some(HeaderName::from_static("x-tidegate-category")),
+        /// Rules; the first that matches is used. Without a match, `GET`, `HEAD` and `OPTIONS` are `get`, others
+        /// `post`.
+        pub rules: Vec<CategoryRule>,
+        /// What identifies a caller. Requests of one caller are shed together, for an hour. Default: the client's
+        /// address, with 64 bits of IPv6.
+        pub caller: ValueFrom = ValueFrom::Address { v4_bits: 32, v6_bits: 64 },
+        /// The field in which a client sends how many milliseconds it waits. `grpc-timeout` is always read. Default:
+        /// none.
+        pub timeout_field: Option<HeaderName>,
+        /// Whether responses name the category that was shed, in `X-Tidegate-Shed`. Default: yes.
+        pub tell: bool = true,
     }
 }
 

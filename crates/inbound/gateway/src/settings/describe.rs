@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use http::header::HeaderName;
 use tidegate_document::choices;
+use tidegate_macros::defaults;
 
 /// One descriptor of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -231,28 +232,18 @@ impl std::fmt::Debug for JwtKey {
     }
 }
 
-/// The API keys, by the SHA-256 of each in hexadecimal.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ApiKeySettings {
-    /// Where the key is. Default: in `X-API-Key`.
-    pub presented_in: PresentedIn,
-    /// The keys: hash, name and plan.
-    pub keys: Vec<(String, String, String)>,
-    /// A file with more keys: hash, name and plan in each line, separated by spaces; `#` begins a comment. It is read
-    /// again when it changes.
-    pub file: Option<PathBuf>,
-    /// What happens to a request whose key is unknown. Default: the key is ignored.
-    pub when_unknown: InvalidCredential,
-}
-
-impl Default for ApiKeySettings {
-    fn default() -> Self {
-        let name = HeaderName::from_static("x-api-key");
-        ApiKeySettings {
-            presented_in: PresentedIn::Header(name),
-            keys: Vec::new(),
-            file: None,
-            when_unknown: InvalidCredential::default(),
-        }
+defaults! {
+    /// The API keys, by the SHA-256 of each in hexadecimal.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct ApiKeySettings {
+        /// Where the key is. Default: in `X-API-Key`.
+        pub presented_in: PresentedIn = PresentedIn::Header(HeaderName::from_static("x-api-key")),
+        /// The keys: hash, name and plan.
+        pub keys: Vec<(String, String, String)>,
+        /// A file with more keys: hash, name and plan in each line, separated by spaces; `#` begins a comment. It is
+        /// read again when it changes.
+        pub file: Option<PathBuf>,
+        /// What happens to a request whose key is unknown. Default: the key is ignored.
+        pub when_unknown: InvalidCredential,
     }
 }

@@ -1,9 +1,10 @@
 //! Settings of a group of upstreams.
 
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use tidegate_client_tls::ClientTls;
 use tidegate_document::{choices, settings};
+use tidegate_macros::defaults;
 
 use super::COUNT_MAX;
 
@@ -17,7 +18,9 @@ pub struct UpstreamSettings {
     /// Their protocol.
     pub protocol: UpstreamProtocol,
     /// Certificates for servers with `https`.
-    pub tls: UpstreamTls,
+    pub tls: ClientTls,
+    /// The name that the server's certificate must have. Default: the host's.
+    pub server_name: Option<String>,
     /// Timeouts.
     pub timeouts: Timeouts,
     /// How many connections are kept.
@@ -56,46 +59,29 @@ choices! {
     }
 }
 
-/// Certificates for upstreams with TLS.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct UpstreamTls {
-    /// A PEM file with the certificate authorities to trust. Default: the system's.
-    pub authority: Option<PathBuf>,
-    /// The name that the server's certificate must have. Default: the host's.
-    pub server_name: Option<String>,
-    /// PEM files with a client certificate and its private key. Default: none.
-    pub client: Option<(PathBuf, PathBuf)>,
-}
-
-impl UpstreamTls {
-    /// The files that it names.
-    pub fn files(&self) -> impl Iterator<Item = &Path> {
-        let client = self.client.iter().flat_map(|(certificate, key)| [certificate, key]);
-        self.authority.iter().chain(client).map(PathBuf::as_path)
+impl UpstreamProtocol {
+    /// The protocols to offer in ALPN, the preferred one first.
+    pub(crate) const fn alpn(self) -> &'static [&'static [u8]] {
+        match self {
+            UpstreamProtocol::Auto => &[b"h2", b"http/1.1"],
+            UpstreamProtocol::Http1 => &[b"http/1.1"],
+            UpstreamProtocol::Http2 => &[b"h2"],
+        }
     }
 }
 
-/// How long things may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timeouts {
-    /// To connect, encryption included. Default: 2 s.
-    pub connect: Duration,
-    /// From the last byte of a request to the head of its answer. Default: 60 s.
-    pub first_byte: Duration,
-    /// Between two pieces of an answer, and in a tunnel. Default: 60 s.
-    pub idle: Duration,
-    /// For a whole request with its answer. Default: no limit.
-    pub total: Option<Duration>,
-}
-
-impl Default for Timeouts {
-    fn default() -> Self {
-        Timeouts {
-            connect: Duration::from_secs(2),
-            first_byte: Duration::from_secs(60),
-            idle: Duration::from_secs(60),
-            total: None,
-        }
+defaults! {
+    /// How long things may take.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Timeouts {
+        /// To connect, encryption included. Default: 2 s.
+        pub connect: Duration = Duration::from_secs(2),
+        /// From the last byte of a request to the head of its answer. Default: 60 s.
+        pub first_byte: Duration = Duration::from_secs(60),
+        /// Between two pieces of an answer, and in a tunnel. Default: 60 s.
+        pub idle: Duration = Duration::from_secs(60),
+        /// For a whole request with its answer. Default: no limit.
+        pub total: Option<Duration>,
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::pki_types::ServerName;
+use tidegate_macros::debug_fields;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
@@ -107,7 +108,7 @@ impl Connector {
         tls: Option<TlsConnector>,
         settings: &UpstreamSettings,
     ) -> Result<Self, ConnectError> {
-        let name = settings.tls.server_name.clone().map(ServerName::try_from);
+        let name = settings.server_name.clone().map(ServerName::try_from);
         let server_name = name.transpose().map_err(|_| ConnectError::ServerName)?;
         Ok(Connector { tls, server_name, protocol: settings.protocol })
     }
@@ -176,11 +177,7 @@ async fn connect_tcp(origin: &Origin) -> Result<TcpStream, ConnectError> {
     Err(last)
 }
 
-impl std::fmt::Debug for Connector {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Connector").field("protocol", &self.protocol).finish_non_exhaustive()
-    }
-}
+debug_fields!(Connector { protocol });
 
 #[cfg(test)]
 mod tests {

@@ -14,9 +14,8 @@ use tokio::time::timeout;
 
 use super::connect::{Connector, HttpConnection};
 use super::origin::Origin;
-use super::tls;
 use crate::body::RequestBody;
-use crate::settings::{UpstreamProtocol, UpstreamSettings, UpstreamTls};
+use crate::settings::{ClientTls, UpstreamProtocol, UpstreamSettings};
 
 /// The timeout of a fetch, from the connection to the last byte.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
@@ -45,10 +44,9 @@ impl RemoteDocument {
         let origin = Origin::parse(&format!("{scheme}://{host}")).map_err(|_| invalid())?;
         let path = uri.path_and_query().cloned();
         let protocol = UpstreamProtocol::Http1;
-        let tls =
-            UpstreamTls { authority: authority.map(Path::to_owned), ..UpstreamTls::default() };
+        let tls = ClientTls { authority: authority.map(Path::to_owned), ..ClientTls::default() };
         let connector = match origin.is_encrypted() {
-            true => Some(tls::connector(&tls, protocol).map_err(|error| error.to_string())?),
+            true => Some(tls.connector(protocol.alpn()).map_err(|error| error.to_string())?),
             false => None,
         };
         let settings = UpstreamSettings { protocol, tls, ..UpstreamSettings::new("", [url]) };

@@ -56,7 +56,7 @@ async fn an_encrypted_upstream_is_used_with_the_negotiated_version() {
         let mut settings = to(&[format!("https://127.0.0.1:{port}")]);
         settings.upstreams[0].protocol = protocol;
         settings.upstreams[0].tls.authority = Some(authority.clone());
-        settings.upstreams[0].tls.server_name = Some("api.test".into());
+        settings.upstreams[0].server_name = Some("api.test".into());
         let harness = Harness::open(settings);
         for _ in 0..3 {
             assert_eq!(harness.get("/").await.body, version);
@@ -103,7 +103,7 @@ async fn a_certificate_for_another_name_or_of_an_unknown_authority_is_rejected()
     let other = TempDir::new().unwrap();
     let (_other, _, stranger) = encrypted(&other);
     settings.upstreams[0].tls.authority = Some(stranger);
-    settings.upstreams[0].tls.server_name = Some("api.test".into());
+    settings.upstreams[0].server_name = Some("api.test".into());
     assert_eq!(Harness::open(settings).get("/").await.status, 502);
 }
 
@@ -123,7 +123,7 @@ async fn a_changed_authority_file_applies_to_the_next_request() {
     trust(&ours);
     let mut settings = to(&[format!("https://127.0.0.1:{port}")]);
     settings.upstreams[0].tls.authority = Some(authority.clone());
-    settings.upstreams[0].tls.server_name = Some("api.test".into());
+    settings.upstreams[0].server_name = Some("api.test".into());
     assert_eq!(settings.files(), std::slice::from_ref(&authority));
     let harness = Harness::open(settings.clone());
     assert_eq!(harness.get("/").await.status, 200);

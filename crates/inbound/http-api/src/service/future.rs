@@ -5,7 +5,6 @@
 //! boxed future.
 
 use std::convert::Infallible;
-use std::fmt;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -19,6 +18,7 @@ use hyper::service::Service;
 use pin_project_lite::pin_project;
 use tidegate_access::{BodyLimits, BodyReader};
 use tidegate_engine::{Clock, CounterStore, Timestamp, Verb};
+use tidegate_macros::debug_fields;
 
 use super::{ApiState, HttpApi};
 use crate::decode::head::{RefusalStatus, expect_json, refusal_status};
@@ -111,12 +111,7 @@ pin_project! {
     }
 }
 
-impl<S, C, B> Future for HttpApiFuture<S, C, B>
-where
-    S: CounterStore,
-    C: Clock,
-    B: Body<Data = Bytes>,
-{
+impl<S: CounterStore, C: Clock, B: Body<Data = Bytes>> Future for HttpApiFuture<S, C, B> {
     type Output = Result<Response<Full<Bytes>>, Infallible>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -138,8 +133,4 @@ where
     }
 }
 
-impl<S, C, B> fmt::Debug for HttpApiFuture<S, C, B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("HttpApiFuture")
-    }
-}
+debug_fields!([S, C, B] HttpApiFuture<S, C, B> {});

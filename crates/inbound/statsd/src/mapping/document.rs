@@ -1,9 +1,9 @@
 //! The keys of a mapping file, as `statsd_exporter` has them.
 
-use serde_json::{Value, json};
+use serde_json::json;
 use tidegate_document::{
-    Bounds, Dialect, Fault, Kind, LocatedValue, MappingType, NameMap, NodeId, PlainValue, Reader,
-    Scalar, choices, mapping, wrong_type,
+    Dialect, LocatedValue, MappingType, NameMap, NodeId, PlainValue, Reader, choices, kind,
+    mapping, wrong_type,
 };
 
 choices! {
@@ -152,21 +152,12 @@ impl Decimal {
     }
 }
 
-impl Kind for Decimal {
-    fn words() -> String {
-        "a number".to_owned()
-    }
-
-    fn schema(_: &Bounds) -> Value {
-        json!({"type": "number"})
-    }
-
-    fn parse(scalar: &Scalar<'_>, _: &Bounds) -> Result<Self, Fault> {
-        match scalar.plain() {
-            PlainValue::Float(number) if number.is_finite() => Ok(Decimal(number)),
-            PlainValue::Integer(number) => Ok(Decimal(number as f64)),
-            _ => Err(wrong_type::<Self>(scalar)),
-        }
+kind! {
+    Decimal: "a number", json!({"type": "number"}),
+    |scalar| match scalar.plain() {
+        PlainValue::Float(number) if number.is_finite() => Ok(Decimal(number)),
+        PlainValue::Integer(number) => Ok(Decimal(number as f64)),
+        _ => Err(wrong_type::<Self>(scalar)),
     }
 }
 

@@ -1,6 +1,5 @@
 //! The protected service.
 
-use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -8,6 +7,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
 use tidegate_engine::{Clock, LimiterStage, contain};
+use tidegate_macros::{clone_fields, debug_fields};
 use tidegate_overload::{ScreenedRequest, SteadyClock};
 use tower_service::Service;
 
@@ -77,14 +77,6 @@ where
     }
 }
 
-impl<S: Clone, C> Clone for ProtectedService<S, C> {
-    fn clone(&self) -> Self {
-        ProtectedService { inner: self.inner.clone(), layer: self.layer.clone() }
-    }
-}
+clone_fields!([S: Clone, C] ProtectedService<S, C> { inner, layer });
 
-impl<S: fmt::Debug, C> fmt::Debug for ProtectedService<S, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ProtectedService").field("inner", &self.inner).finish_non_exhaustive()
-    }
-}
+debug_fields!([S: std::fmt::Debug, C] ProtectedService<S, C> { inner });

@@ -1,11 +1,11 @@
 //! The settings of the layer: the protection, the description of requests, own answers.
 
-use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::Response;
 use http::request::Parts;
+use tidegate_macros::{clone_fields, debug_fields};
 use tidegate_overload::{Protection, Refusal, SteadyClock};
 use tower_layer::Layer;
 
@@ -127,14 +127,6 @@ impl<S, C> Layer<S> for ProtectionLayer<C> {
     }
 }
 
-impl<C> Clone for ProtectionLayer<C> {
-    fn clone(&self) -> Self {
-        ProtectionLayer { settings: Arc::clone(&self.settings), step: self.step }
-    }
-}
+clone_fields!([C] ProtectionLayer<C> { settings, step });
 
-impl<C> fmt::Debug for ProtectionLayer<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ProtectionLayer").field("step", &self.step).finish_non_exhaustive()
-    }
-}
+debug_fields!([C] ProtectionLayer<C> { step });

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 pub use chart::Chart;
 
-use self::table::Table;
+pub(crate) use self::table::Table;
 use super::Options;
 use super::contender::Contender;
 use super::fleet::FleetFindings;

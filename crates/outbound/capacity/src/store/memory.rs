@@ -12,6 +12,13 @@ pub struct MemoryCapacityStore {
     documents: Mutex<HashMap<String, Vec<u8>>>,
 }
 
+impl MemoryCapacityStore {
+    /// Drops the document of a target, as a store that lost its data would. For tests.
+    pub fn forget(&self, target: &str) {
+        self.documents.lock().remove(target);
+    }
+}
+
 impl CapacityStore for MemoryCapacityStore {
     async fn read(&self, target: &str) -> Result<StoredDocument, CapacityStoreError> {
         let bytes = self.documents.lock().get(target).cloned();

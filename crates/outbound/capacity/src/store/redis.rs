@@ -51,23 +51,23 @@ impl RedisCapacityStore {
             command
         });
         let replies = self.client.commands(vec![command], self.deadline).await;
-        let mut replies = replies.map_err(|error| CapacityStoreError(Box::new(error)))?;
-        replies.pop().ok_or_else(|| malformed("no reply"))
+        let mut replies = replies.map_err(CapacityStoreError::new)?;
+        replies.pop().ok_or_else(|| CapacityStoreError::new("no reply"))
     }
 }
 
 impl CapacityStore for RedisCapacityStore {
     async fn read(&self, target: &str) -> Result<StoredDocument, CapacityStoreError> {
         let Value::Array(parts) = self.run(READ, target, &[]).await? else {
-            return Err(malformed("the reply to a read is no array"));
+            return Err(CapacityStoreError::new("the reply to a read is no array"));
         };
         let [value, seconds, micros] = parts.as_slice() else {
-            return Err(malformed("the reply to a read has not three parts"));
+            return Err(CapacityStoreError::new("the reply to a read has not three parts"));
         };
         let bytes = match value {
             Value::BulkString(bytes) => Some(bytes.clone()),
             Value::Nil | Value::Boolean(false) => None,
-            _ => return Err(malformed("the lease document is no string")),
+            _ => return Err(CapacityStoreError::new("the lease document is no string")),
         };
         let time_ms =
             number(seconds)?.saturating_mul(1_000).saturating_add(number(micros)? / 1_000);
@@ -83,7 +83,7 @@ impl CapacityStore for RedisCapacityStore {
         let old = read.bytes.as_deref().unwrap_or_default();
         match self.run(REPLACE, target, &[old, &bytes]).await? {
             Value::Int(replaced) => Ok(replaced == 1),
-            _ => Err(malformed("the reply to a replacement is no number")),
+            _ => Err(CapacityStoreError::new("the reply to a replacement is no number")),
         }
     }
 
@@ -99,9 +99,5 @@ fn number(value: &Value) -> Result<u64, CapacityStoreError> {
         }
         _ => None,
     };
-    parsed.ok_or_else(|| malformed("the server's time is no number"))
-}
-
-fn malformed(reason: &'static str) -> CapacityStoreError {
-    CapacityStoreError(reason.into())
+    parsed.ok_or_else(|| CapacityStoreError::new("the server's time is no number"))
 }

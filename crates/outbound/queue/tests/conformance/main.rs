@@ -9,6 +9,8 @@ mod cases;
 mod model;
 #[cfg(feature = "postgres")]
 mod postgres_backend;
+#[cfg(feature = "redis")]
+mod redis_backend;
 #[cfg(feature = "sqlite")]
 mod sqlite_backend;
 
@@ -82,4 +84,5 @@ conformance! {
     sqlite: sqlite_backend::SqliteBackend, "sqlite";
     sqlite_in_memory: sqlite_backend::InMemoryBackend, "sqlite";
     postgres: postgres_backend::PostgresBackend, "postgres";
+    redis: redis_backend::RedisBackend, "redis";
 }

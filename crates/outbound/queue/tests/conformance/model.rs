@@ -11,9 +11,9 @@ use tidegate_queue::schedule::{
     CLASSES, Candidate, ClassPolicy, ClassSchedule, FairTags, plan_claim,
 };
 use tidegate_queue::{
-    AttemptCharge, ClaimBudget, Clock, DeadLetterSelection, EnqueueOutcome, Nanos, NewRecord,
-    OrderMode, Payload, PriorityClass, Queue, QueueSettings, Receipt, RecordId, SettleOutcome,
-    Settlement, Timestamp, Withheld,
+    AttemptCharge, Capability, ClaimBudget, Clock, DeadLetterSelection, EnqueueOutcome, Nanos,
+    NewRecord, OrderMode, Payload, PriorityClass, Queue, QueueSettings, Receipt, RecordId,
+    SettleOutcome, Settlement, Timestamp, Withheld,
 };
 
 use crate::Backend;
@@ -143,11 +143,8 @@ impl Model {
         }
     }
 
-    fn claim(
-        &mut self,
-        budget: &ClaimBudget,
-        now: Timestamp,
-    ) -> (Vec<usize>, Option<Withheld>, Option<Timestamp>) {
+    /// Makes records ready whose delay or lease has ended.
+    fn release_due(&mut self, now: Timestamp) {
         let waits = |entry: &Entry| matches!(entry.phase, Phase::Delayed | Phase::Claimed);
         let due: Vec<usize> = self
             .entries
@@ -165,6 +162,19 @@ impl Model {
                 self.die(number, now);
             }
         }
+    }
+
+    fn next_due(&self) -> Option<Timestamp> {
+        let waits = |entry: &&Entry| matches!(entry.phase, Phase::Delayed | Phase::Claimed);
+        self.entries.iter().filter(waits).map(|entry| entry.due_at).min()
+    }
+
+    fn claim(
+        &mut self,
+        budget: &ClaimBudget,
+        now: Timestamp,
+    ) -> (Vec<usize>, Option<Withheld>, Option<Timestamp>) {
+        self.release_due(now);
         let live = self.entries.iter().filter(|entry| entry.phase != Phase::Dead);
         let oldest = live.take(OLDEST_CHECKED).filter(|entry| entry.phase != Phase::Claimed);
         let expired: Vec<usize> =
@@ -208,9 +218,26 @@ impl Model {
             taken.push(entry.number);
         }
         let looks_on = plan.withheld.is_none() && taken.len() < budget.records;
-        let waiting = self.entries.iter().filter(|entry| waits(entry));
-        let next_due = waiting.map(|entry| entry.due_at).min().filter(|_| looks_on);
+        let next_due = self.next_due().filter(|_| looks_on);
         (taken, plan.withheld, next_due)
+    }
+
+    /// Follows a claim of a store that promises no order: checks that it took what it may, and all that it could.
+    fn follow(&mut self, budget: &ClaimBudget, taken: &[usize], now: Timestamp) {
+        let ready: Vec<Entry> =
+            self.entries.iter().filter(|entry| entry.phase == Phase::Ready).cloned().collect();
+        let (mut cost, mut bytes) = (0, 0);
+        for number in taken {
+            assert!(ready.iter().any(|entry| entry.number == *number), "{number} is not ready");
+            let entry = self.entry(*number);
+            assert_eq!(entry.phase, Phase::Ready, "{number} was delivered twice");
+            entry.phase = Phase::Claimed;
+            entry.epoch += 1;
+            entry.due_at = now.after(Nanos::from(budget.lease));
+            cost += entry.new.cost;
+            bytes += entry.new.payload.encoded_len() as u64;
+        }
+        assert!(taken.len() <= budget.records && cost <= budget.cost && bytes <= budget.bytes);
     }
 
     fn settle(
@@ -354,7 +381,12 @@ impl Dice {
 /// Plays a random history on a store and on the model.
 pub(crate) async fn compare(backend: &impl Backend, seed: u64) {
     let mut dice = Dice(seed);
-    let settings = dice.settings();
+    let mut settings = dice.settings();
+    // A store without priorities claims in an order of its own.
+    let is_scheduled = backend.store().capabilities().contains(&Capability::Priority);
+    if !is_scheduled {
+        (settings.order, settings.age_max) = (OrderMode::None, None);
+    }
     let name = format!("random-{seed}");
     let queue = backend.store().open_queue(&name, settings.clone()).await.unwrap();
     let mut model = Model::new(settings);
@@ -368,8 +400,12 @@ pub(crate) async fn compare(backend: &impl Backend, seed: u64) {
             0..=2 => {
                 let first = numbers;
                 numbers += 1 + dice.index(4);
-                let batch: Vec<_> =
+                let mut batch: Vec<_> =
                     (first..numbers).map(|number| dice.record(number, now)).collect();
+                if !is_scheduled {
+                    // Which of them expires depends on the order.
+                    batch.iter_mut().for_each(|record| record.deadline = None);
+                }
                 let outcomes = queue.enqueue(batch.clone()).await.unwrap();
                 for (number, (new, outcome)) in (first..).zip(batch.iter().zip(outcomes)) {
                     let original = model.enqueue(number, new, now);
@@ -389,13 +425,22 @@ pub(crate) async fn compare(backend: &impl Backend, seed: u64) {
                     lease: Duration::from_secs(10 + dice.roll(30)),
                 };
                 let claim = queue.claim(budget).await.unwrap();
-                let (taken, withheld, next_due) = model.claim(&budget, now);
                 let bodies: Vec<usize> = claim
                     .deliveries
                     .iter()
                     .map(|one| std::str::from_utf8(&one.record.payload.body).unwrap())
                     .map(|body| body.parse().unwrap())
                     .collect();
+                let (taken, withheld, next_due) = if is_scheduled {
+                    model.claim(&budget, now)
+                } else {
+                    model.release_due(now);
+                    model.follow(&budget, &bodies, now);
+                    let looks_on = claim.withheld.is_none() && bodies.len() < budget.records;
+                    let ready = model.entries.iter().any(|entry| entry.phase == Phase::Ready);
+                    assert!(!looks_on || !ready, "{at}: a record was left");
+                    (bodies.clone(), claim.withheld, model.next_due().filter(|_| looks_on))
+                };
                 assert_eq!(bodies, taken, "{at}: {budget:?}");
                 assert_eq!((claim.withheld, claim.next_due), (withheld, next_due), "{at}");
                 for (delivery, number) in claim.deliveries.into_iter().zip(taken) {
@@ -425,7 +470,8 @@ pub(crate) async fn compare(backend: &impl Backend, seed: u64) {
                         (DeadLetterSelection::Ids(vec![id]), Selection::One(number))
                     }
                 };
-                let limit = dice.index(4);
+                // Without an order, the model does not know which ones a limit leaves.
+                let limit = if is_scheduled { dice.index(4) } else { 1_000 };
                 if dice.roll(3) == 0 {
                     let purged = queue.purge(selection, limit).await.unwrap();
                     assert_eq!(purged, model.purge(&plain, limit), "{at}");

@@ -23,9 +23,18 @@ impl Table {
         }
     }
 
+    /// The rows; the first is the header.
+    pub(crate) fn rows(&self) -> &[Vec<String>] {
+        &self.rows
+    }
+
     fn markdown(&self) -> String {
         let columns = self.rows.first().map_or(0, Vec::len);
-        let line = |row: &Vec<String>| format!("| {} |", row.join(" | "));
+        // A bar would end the cell, and a line break the row.
+        let cell = |text: &String| text.replace('|', "\\|").replace(['\n', '\r'], " ");
+        let line = |row: &Vec<String>| {
+            format!("| {} |", row.iter().map(cell).collect::<Vec<_>>().join(" | "))
+        };
         let mut lines: Vec<String> = self.rows.iter().map(line).collect();
         lines.insert(1.min(lines.len()), format!("|{}", "---|".repeat(columns)));
         lines.join("\n")
@@ -60,6 +69,13 @@ mod tests {
     #[test]
     fn text_stands_in_columns() {
         assert_eq!(table().render(Format::Text), "a      long\nfirst  2");
+    }
+
+    #[test]
+    fn a_bar_in_a_cell_does_not_end_it_in_markdown() {
+        let mut table = Table::new(vec!["a".to_owned()]);
+        table.push(vec!["x|y\nz".to_owned()]);
+        assert_eq!(table.render(Format::Markdown), "| a |\n|---|\n| x\\|y z |");
     }
 
     #[test]

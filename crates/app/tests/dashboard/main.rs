@@ -1,0 +1,173 @@
+//! The dashboard in a real browser, in front of the real binary.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod browser;
+mod traffic;
+
+#[path = "../serve/process.rs"]
+#[allow(dead_code, reason = "each test uses a part")]
+mod process;
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use browser::{Browser, Scheme};
+use process::Serving;
+use traffic::{demo, with_token};
+
+/// The views, and a text that each has once its data is there.
+const VIEWS: [(&str, &str); 8] = [
+    ("now", "Answers per second"),
+    ("limits", "user · per_minute"),
+    ("callers", "user=\"ada\""),
+    ("gateway", "Routes"),
+    ("switches", "concurrency"),
+    ("changes", "“a test of switches”"),
+    ("tail", "refused"),
+    ("try", "Request line"),
+];
+
+/// Opens a view and waits for its data.
+async fn open(browser: &Browser, serving: &mut Serving, view: &str, text: &str) {
+    let address = serving.address("debug");
+    browser.open(&format!("http://{address}/ui/#/{view}")).await;
+    if view == "tail" {
+        browser.wait_for("return document.querySelector('#link').textContent === 'live'").await;
+        traffic::refuse(serving);
+    }
+    browser.wait_for_text(text).await;
+}
+
+#[tokio::test]
+async fn every_view_is_sound_in_both_colour_schemes() {
+    let (_folder, mut serving) = demo();
+    let screenshots = std::env::var_os("TIDEGATE_SCREENSHOTS").map(PathBuf::from);
+    if screenshots.is_some() {
+        traffic::run_for_a_minute(&mut serving);
+    }
+    let browser = Browser::start().await;
+    for scheme in [Scheme::Light, Scheme::Dark] {
+        browser.prefer(scheme).await;
+        for (view, text) in VIEWS {
+            open(&browser, &mut serving, view, text).await;
+            assert_eq!(browser.theme().await, scheme.as_str(), "{view}");
+            browser.assert_accessible(&format!("{view}, {}", scheme.as_str())).await;
+            if let Some(folder) = &screenshots {
+                let file = folder.join(format!("dashboard-{view}-{}.png", scheme.as_str()));
+                browser.screenshot(&file).await;
+            }
+        }
+    }
+    open_limit(&browser, &mut serving).await;
+    if let Some(folder) = &screenshots {
+        browser.screenshot(&folder.join("dashboard-limit-dark.png")).await;
+    }
+    browser.assert_accessible("one limit").await;
+    assert_eq!(browser.problems().await, json!([]));
+    browser.end().await;
+}
+
+/// Who was refused by what: two clicks.
+async fn open_limit(browser: &Browser, serving: &mut Serving) {
+    let address = serving.address("debug");
+    browser.open(&format!("http://{address}/ui/#/now")).await;
+    browser.click("nav a[data-view=limits]").await;
+    browser.wait_for_text("user · per_minute").await;
+    browser.click("tbody a").await;
+    browser.wait_for_text("user=\"ada\"").await;
+}
+
+#[tokio::test]
+async fn a_limiter_is_switched_and_restored_by_keyboard_alone() {
+    let (_folder, mut serving) = demo();
+    let browser = Browser::start().await;
+    let address = serving.address("debug");
+    browser.open(&format!("http://{address}/ui/")).await;
+    browser.wait_for_text("Answers per second").await;
+    browser.press("5").await;
+    browser.wait_for_text("Limiters").await;
+    browser.tab_to("Switch rate").await;
+    browser.press("\u{e007}").await;
+    browser.wait_for("return document.querySelector('dialog').open").await;
+    // The mode: shadow, by its first letter; then the reason.
+    browser.press("s").await;
+    browser.press("\u{e004}").await;
+    browser.press("\u{e004}").await;
+    browser.press("by keyboard").await;
+    browser.press("\u{e007}").await;
+    browser.wait_for("return !document.querySelector('dialog').open").await;
+    serving.until(|serving| {
+        let page = serving.get("debug", "/switches").json();
+        (page["limiters"]["rate"] == "shadow").then_some(())
+    });
+    let change = serving.get("debug", "/api/changes").json()["changes"][0].clone();
+    assert_eq!((&change["reason"], &change["after"]), (&json!("by keyboard"), &json!("shadow")));
+    assert!(change["until_ms"].is_u64(), "{change}");
+    browser.press("6").await;
+    browser.wait_for_text("“by keyboard”").await;
+    assert_eq!(browser.problems().await, json!([]));
+    browser.end().await;
+}
+
+#[tokio::test]
+async fn no_view_is_wider_than_a_phone() {
+    let (_folder, mut serving) = demo();
+    let browser = Browser::start().await;
+    browser.resize(390, 844).await;
+    for (view, text) in VIEWS {
+        open(&browser, &mut serving, view, text).await;
+        let width = browser.run("return document.documentElement.scrollWidth").await;
+        assert!(width.as_u64().unwrap() <= 390, "{view} is {width} wide");
+    }
+    assert_eq!(browser.problems().await, json!([]));
+    browser.end().await;
+}
+
+#[tokio::test]
+async fn values_of_callers_are_text_and_a_request_can_be_tried() {
+    let (_folder, mut serving) = demo();
+    let hostile = "<img src=x onerror=alert(1)>";
+    for _ in 0..9 {
+        traffic::get(&mut serving, hostile);
+    }
+    let browser = Browser::start().await;
+    let address = serving.address("debug");
+    browser.open(&format!("http://{address}/ui/#/callers")).await;
+    browser.wait_for_text(hostile).await;
+    assert_eq!(browser.run("return document.querySelectorAll('main img').length").await, json!(0));
+    browser.open(&format!("http://{address}/ui/#/try")).await;
+    browser.wait_for_text("Request line").await;
+    browser.fill("#line", "GET /orders").await;
+    browser.fill("#headers", "X-User: ada").await;
+    browser.click("button[type=submit]").await;
+    browser.wait_for_text("Would be refused").await;
+    browser.wait_for_text("user · per_minute").await;
+    assert_eq!(browser.problems().await, json!([]));
+    browser.end().await;
+}
+
+#[tokio::test]
+async fn with_tokens_the_page_asks_for_one_and_keeps_it_for_the_tab() {
+    let (_folder, mut serving, token) = with_token();
+    let browser = Browser::start().await;
+    let address = serving.address("debug");
+    browser.open(&format!("http://{address}/ui/")).await;
+    browser.wait_for_text("needs an access token").await;
+    browser.click("main .error button").await;
+    browser.fill("#f-token", &token).await;
+    browser.press("\u{e007}").await;
+    browser.wait_for_text("Limiters").await;
+    browser.wait_for("return document.querySelector('#link').textContent === 'live'").await;
+    assert_eq!(browser.run("return document.cookie").await, json!(""));
+    // A link passes the token once, and it does not stay in the address.
+    let other = Browser::start().await;
+    other.open(&format!("http://{address}/ui/#token={token}")).await;
+    other.wait_for_text("Limiters").await;
+    let shown = other.run("return location.href").await;
+    assert!(!shown.as_str().unwrap().contains(&token), "{shown}");
+    let stored: Value = other.run("return localStorage.length + document.cookie.length").await;
+    assert_eq!(stored, json!(0));
+    other.end().await;
+    browser.end().await;
+}

@@ -1,0 +1,113 @@
+//! The tower layer.
+
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use http::request::Parts;
+use tidegate_algorithms::Timestamp;
+use tokio::time::Instant;
+use tower_layer::Layer;
+
+use crate::observer::{Observer, PacingEvent};
+use crate::scope::{Scope, Targets};
+use crate::service::PacedService;
+use crate::settings::PacingSettings;
+
+/// Paces the calls of a client. Services made by one layer, or by its clones, share what they know of their targets.
+#[derive(Clone, Debug)]
+pub struct PacingLayer {
+    pub(crate) shared: Arc<LayerState>,
+}
+
+#[derive(Clone)]
+pub(crate) struct LayerState {
+    pub(crate) settings: PacingSettings,
+    pub(crate) scope: Arc<dyn Fn(&Parts) -> Scope + Send + Sync>,
+    pub(crate) observer: Option<Arc<dyn Observer>>,
+    pub(crate) targets: Arc<Targets>,
+    pub(crate) time: Arc<TimeBase>,
+}
+
+/// The start of the layer's time, and its source of chance.
+#[derive(Debug)]
+pub(crate) struct TimeBase {
+    origin: Instant,
+    random: RandomState,
+    draws: AtomicU64,
+}
+
+impl TimeBase {
+    fn new() -> Self {
+        TimeBase { origin: Instant::now(), random: RandomState::new(), draws: AtomicU64::new(0) }
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        Timestamp::EPOCH.after(Instant::now().saturating_duration_since(self.origin).into())
+    }
+
+    pub(crate) fn random(&self) -> u64 {
+        self.random.hash_one(self.draws.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+impl Default for PacingLayer {
+    fn default() -> Self {
+        Self::new(PacingSettings::default())
+    }
+}
+
+impl PacingLayer {
+    /// A layer that keeps one state for each authority.
+    pub fn new(settings: PacingSettings) -> Self {
+        let shared = LayerState {
+            settings,
+            scope: Arc::new(|parts| Scope::of_authority(&parts.uri)),
+            observer: None,
+            targets: Arc::default(),
+            time: Arc::new(TimeBase::new()),
+        };
+        PacingLayer { shared: Arc::new(shared) }
+    }
+
+    /// Chooses which calls share a limit: by API key, by the first segment of the path.
+    #[must_use]
+    pub fn scope(self, scope: impl Fn(&Parts) -> Scope + Send + Sync + 'static) -> Self {
+        self.with(|shared| shared.scope = Arc::new(scope))
+    }
+
+    /// Shows each step to an observer.
+    #[must_use]
+    pub fn observer(self, observer: impl Observer) -> Self {
+        self.with(|shared| shared.observer = Some(Arc::new(observer)))
+    }
+
+    fn with(self, change: impl FnOnce(&mut LayerState)) -> Self {
+        let mut shared = Arc::unwrap_or_clone(self.shared);
+        change(&mut shared);
+        PacingLayer { shared: Arc::new(shared) }
+    }
+}
+
+impl LayerState {
+    pub(crate) fn observe(&self, target: &str, event: PacingEvent) {
+        if let Some(observer) = &self.observer {
+            observer.observe(target, event);
+        }
+    }
+}
+
+impl fmt::Debug for LayerState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LayerState").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+impl<S> Layer<S> for PacingLayer {
+    type Service = PacedService<S>;
+
+    fn layer(&self, inner: S) -> PacedService<S> {
+        PacedService::new(inner, Arc::clone(&self.shared))
+    }
+}

@@ -1,0 +1,3 @@
+module github.com/tidegate/tidegate/sdk/go
+
+go 1.22
