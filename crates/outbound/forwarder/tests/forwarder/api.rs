@@ -143,7 +143,7 @@ async fn dead_letters_are_shown_redriven_and_purged_after_a_dry_run() {
 #[tokio::test(start_paused = true)]
 async fn operators_pause_change_limits_and_see_leases_and_metrics() {
     let bench = serve(Bench::start(&operations(100), orders(), delivering())).await;
-    let lines = "{\"body\": \"x\"}\n".repeat(500);
+    let lines = "{\"body\": \"x\"}\n".repeat(2_000);
     assert_eq!(bench.call(OPERATOR, "POST", "/v1/records", &lines).await.0, 202);
     tokio::time::sleep(Duration::from_secs(2)).await;
     let (_, leases, _) = bench.call(OPERATOR, "GET", "/v1/leases", "").await;

@@ -152,6 +152,7 @@ fn read_record(mut parts: ReplyReader, instance: u32) -> Result<(Record, i64), Q
         cost,
         class,
         order_key: None,
+        job: None,
         enqueued_at,
         deadline: Some(deadline).filter(|deadline| *deadline < Timestamp::MAX),
         attempts,
