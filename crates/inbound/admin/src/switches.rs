@@ -83,28 +83,28 @@ pub(super) fn read<S, C: Clock>(engine: &Engine<S, C>, board: &Switchboard) -> S
 struct KillSwitch {
     off: bool,
     for_seconds: Option<u64>,
-    reason: Option<Reason>,
+    reason: Option<ChangeReason>,
 }
 
 /// Why something is changed: one line of text, not too long.
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "String")]
-struct Reason(String);
+struct ChangeReason(String);
 
-impl TryFrom<String> for Reason {
+impl TryFrom<String> for ChangeReason {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
         if text.len() > REASON_BYTES_MAX {
             return Err(format!("a reason has up to {REASON_BYTES_MAX} bytes"));
         }
-        Ok(Reason(text))
+        Ok(ChangeReason(text))
     }
 }
 
 /// The text of a reason, unless it is empty.
-fn text_of(reason: Option<Reason>) -> Option<String> {
-    reason.map(|Reason(text)| text.trim().to_owned()).filter(|text| !text.is_empty())
+fn text_of(reason: Option<ChangeReason>) -> Option<String> {
+    reason.map(|ChangeReason(text)| text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
 /// When a switch ends that holds for so many seconds.
@@ -129,7 +129,7 @@ pub(super) fn kill(
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an object")]
 struct Revival {
-    reason: Option<Reason>,
+    reason: Option<ChangeReason>,
 }
 
 pub(super) fn revive(board: &Switchboard, body: &[u8]) -> Result<(Change, Answer), Problem> {
@@ -161,7 +161,7 @@ struct LimitSwitch {
     mode: String,
     enforce_percent: Option<u8>,
     for_seconds: Option<u64>,
-    reason: Option<Reason>,
+    reason: Option<ChangeReason>,
 }
 
 pub(super) fn limit<S, C: Clock>(
@@ -237,7 +237,7 @@ struct LimitBack {
     domain: String,
     path: String,
     limit: Option<String>,
-    reason: Option<Reason>,
+    reason: Option<ChangeReason>,
 }
 
 pub(super) fn limit_back<S, C: Clock>(
@@ -265,7 +265,7 @@ struct LimiterSwitch {
     limiter: String,
     mode: String,
     for_seconds: Option<u64>,
-    reason: Option<Reason>,
+    reason: Option<ChangeReason>,
 }
 
 pub(super) fn limiter(
@@ -302,7 +302,7 @@ pub(super) fn limiter(
 #[serde(deny_unknown_fields, expecting = "an object")]
 struct LimiterBack {
     limiter: String,
-    reason: Option<Reason>,
+    reason: Option<ChangeReason>,
 }
 
 /// The request that gives a limiter the mode that it had.

@@ -17,7 +17,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::AsyncWrite as _;
 
 use super::connection_state::{ConnectionState, Order};
-use super::long_response::{Exchange, LongResponse, ServeFuture, ServeResult, Taken};
+use super::long_response::{Exchange, LongResponse, ServeFuture, ServeResult, TakenExchange};
 use super::panic_guard::PanicGuard;
 use super::request_body::RequestBody;
 use super::settings::ConnectionLimits;
@@ -61,11 +61,11 @@ where
         transport.unread(&read_buf);
         drop(read_buf);
         match taken {
-            Taken::Request(future, request) => {
+            TakenExchange::Request(future, request) => {
                 exchange.answer(wait_for_response(future, &mut transport, state).await?);
                 transport.unread(request.head());
             }
-            Taken::Response(body, response) => {
+            TakenExchange::Response(body, response) => {
                 let mut long = LongResponse::new(transport, body, response);
                 poll_fn(|cx| {
                     check_order(state)?;
@@ -120,7 +120,7 @@ fn poll_hyper<S, B>(
     exchange: &Exchange<B>,
     state: &ConnectionState,
     cx: &mut Context<'_>,
-) -> Poll<Result<Option<Taken<B>>, hyper::Error>>
+) -> Poll<Result<Option<TakenExchange<B>>, hyper::Error>>
 where
     S: Service<Request<RequestBody>, Response = Response<B>, Error = Infallible> + Unpin,
     S::Future: Send + 'static,

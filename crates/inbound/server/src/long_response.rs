@@ -34,7 +34,7 @@ const SHORT_BYTES_MAX: u64 = 16 * 1024;
 
 /// How a body is framed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Framing {
+enum BodyFraming {
     /// By its length; with the bytes that are still to come.
     Length(u64),
     Chunked,
@@ -74,7 +74,7 @@ impl TakeableRequest {
 /// A response that can be taken from hyper.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TakeableResponse {
-    framing: Framing,
+    framing: BodyFraming,
     closes: bool,
 }
 
@@ -100,24 +100,24 @@ impl TakeableResponse {
 
     /// Whether the body is known to be long.
     pub(super) fn is_long(&self) -> bool {
-        matches!(self.framing, Framing::Length(bytes) if bytes >= LONG_BYTES_MIN)
+        matches!(self.framing, BodyFraming::Length(bytes) if bytes >= LONG_BYTES_MIN)
     }
 
     /// Counts data that hyper writes.
     pub(super) fn count(&mut self, bytes: u64) {
-        if let Framing::Length(remaining) = &mut self.framing {
+        if let BodyFraming::Length(remaining) = &mut self.framing {
             *remaining = remaining.saturating_sub(bytes);
         }
     }
 }
 
 /// How hyper frames a body. `None` if the fields and the body differ in what they say.
-fn framing(headers: &HeaderMap, size: &SizeHint) -> Option<Framing> {
+fn framing(headers: &HeaderMap, size: &SizeHint) -> Option<BodyFraming> {
     let stated = headers.get(CONTENT_LENGTH).map(|length| length.to_str().ok()?.parse().ok());
     match (stated, size.exact()) {
-        (None, None) => Some(Framing::Chunked),
-        (None, Some(bytes)) => Some(Framing::Length(bytes)),
-        (Some(stated), exact) => (stated == exact).then_some(Framing::Length(exact?)),
+        (None, None) => Some(BodyFraming::Chunked),
+        (None, Some(bytes)) => Some(BodyFraming::Length(bytes)),
+        (Some(stated), exact) => (stated == exact).then_some(BodyFraming::Length(exact?)),
     }
 }
 
@@ -134,14 +134,14 @@ pub(super) type ServeResult<B> = Result<Response<ResponseBody<B>>, ServeError>;
 pub(super) type ServeFuture<B> = Pin<Box<dyn Future<Output = ServeResult<B>> + Send>>;
 
 /// What was taken from hyper.
-pub(super) enum Taken<B> {
+pub(super) enum TakenExchange<B> {
     Request(ServeFuture<B>, TakeableRequest),
     Response(TrackedBody<B>, TakeableResponse),
 }
 
 /// Passes requests and responses of one connection from hyper to the connection's task, and back.
 pub(super) struct Exchange<B> {
-    taken: Mutex<Option<Taken<B>>>,
+    taken: Mutex<Option<TakenExchange<B>>>,
     /// The response to a request that was taken.
     answered: Mutex<Option<ServeResult<B>>>,
 }
@@ -153,11 +153,11 @@ impl<B> Default for Exchange<B> {
 }
 
 impl<B> Exchange<B> {
-    pub(super) fn put(&self, taken: Taken<B>) {
+    pub(super) fn put(&self, taken: TakenExchange<B>) {
         *self.taken.lock() = Some(taken);
     }
 
-    pub(super) fn take(&self) -> Option<Taken<B>> {
+    pub(super) fn take(&self) -> Option<TakenExchange<B>> {
         self.taken.lock().take()
     }
 
@@ -263,14 +263,14 @@ where
             return;
         }
         match &mut self.response.framing {
-            Framing::Length(remaining) => {
+            BodyFraming::Length(remaining) => {
                 data.truncate(usize::try_from(*remaining).unwrap_or(usize::MAX));
                 *remaining =
                     remaining.saturating_sub(u64::try_from(data.len()).unwrap_or(u64::MAX));
                 self.is_last = *remaining == 0;
                 self.piece = framed(Bytes::new(), data, Bytes::new());
             }
-            Framing::Chunked => {
+            BodyFraming::Chunked => {
                 let size = Bytes::from(format!("{:x}\r\n", data.len()));
                 self.is_last = self.body.as_ref().is_some_and(TrackedBody::is_end_stream);
                 let end: &[u8] = if self.is_last { b"\r\n0\r\n\r\n" } else { b"\r\n" };
@@ -283,9 +283,9 @@ where
     fn end(&mut self) -> io::Result<()> {
         self.is_last = true;
         match self.response.framing {
-            Framing::Length(0) => Ok(()),
-            Framing::Length(_) => Err(io::ErrorKind::UnexpectedEof.into()),
-            Framing::Chunked => {
+            BodyFraming::Length(0) => Ok(()),
+            BodyFraming::Length(_) => Err(io::ErrorKind::UnexpectedEof.into()),
+            BodyFraming::Chunked => {
                 let end = Bytes::from_static(b"0\r\n\r\n");
                 self.piece = framed(Bytes::new(), end, Bytes::new());
                 Ok(())

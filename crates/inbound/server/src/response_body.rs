@@ -17,7 +17,7 @@ use http_body::{Body, Frame, SizeHint};
 use tokio::time::Instant;
 
 use super::connection_state::{ConnectionState, InFlightRequest};
-use super::long_response::{Exchange, TakeableResponse, Taken};
+use super::long_response::{Exchange, TakeableResponse, TakenExchange};
 use super::settings::{ConnectionLimits, Pressure};
 
 /// HTTP/2 data is passed on in pieces of this size, so that the progress of a slow client is seen.
@@ -401,7 +401,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for ResponseBody<B> {
             {
                 state.set_taken(true);
                 if let Some(body) = place.take() {
-                    exchange.put(Taken::Response(body, *response));
+                    exchange.put(TakenExchange::Response(body, *response));
                 }
                 return Poll::Pending;
             }

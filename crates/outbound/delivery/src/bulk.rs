@@ -73,7 +73,7 @@ impl BulkSettings {
 }
 
 #[derive(Serialize)]
-struct Wrapped<'a> {
+struct BulkBody<'a> {
     id: String,
     attempt: u32,
     body: &'a RawValue,
@@ -130,7 +130,7 @@ pub(crate) fn encode(batch: &[Attempt], settings: &BulkSettings) -> Bytes {
             BulkEnvelope::Bare => body.get().to_owned(),
             BulkEnvelope::Wrapped => {
                 let id = attempt.record.id.to_string();
-                let wrapped = Wrapped { id, attempt: attempt.number, body };
+                let wrapped = BulkBody { id, attempt: attempt.number, body };
                 serde_json::to_string(&wrapped).unwrap_or_default()
             }
         };

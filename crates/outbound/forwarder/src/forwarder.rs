@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde::Serialize;
-use tidegate_capacity::{BootClock, Cost, MemberTerms, Target, TargetMember};
+use tidegate_capacity::{BootClock, Cost, MemberTerms, StoreLost, Target, TargetMember};
 use tidegate_delivery::Processor;
 use tidegate_queue::{
     EnqueueOutcome, JobSelection, JobStats, NewRecord, Queue, QueueError, QueueStats, QueueStore,
@@ -123,6 +123,7 @@ impl Forwarder {
             weight: settings.weight,
             reserve: settings.reserve,
             lease: settings.slot_lease,
+            store_lost: StoreLost::default(),
         };
         let leases = self.parts.leases.clone();
         let clock = Arc::clone(&self.parts.lease_clock);

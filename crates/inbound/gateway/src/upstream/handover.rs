@@ -45,6 +45,9 @@ enum Order {
     HandOver = 2,
 }
 
+/// hyper's side of a connection.
+type UnservedConnection = Connection<TokioIo<Transport>, RequestBody>;
+
 /// A connection, and hyper's handle of it.
 #[derive(Debug)]
 pub(super) struct Http1Connection {
@@ -52,7 +55,7 @@ pub(super) struct Http1Connection {
     pub(super) handover: Arc<Handover>,
     pub(super) progress: Arc<TransportProgress>,
     /// The connection, if no task serves it yet. Locked only so that it can be shared.
-    unserved: Mutex<Option<Box<Connection<TokioIo<Transport>, RequestBody>>>>,
+    unserved: Mutex<Option<Box<UnservedConnection>>>,
 }
 
 /// The way of a connection between hyper's task and the body of a response.
