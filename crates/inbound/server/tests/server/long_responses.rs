@@ -182,13 +182,17 @@ impl Reader {
         let head = self.until(b"\r\n\r\n").await.to_ascii_lowercase();
         let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
         if let Some(length) = length {
-            return (head.clone(), self.exactly(length.parse().expect("a test server and its answers work")).await);
+            return (
+                head.clone(),
+                self.exactly(length.parse().expect("a test server and its answers work")).await,
+            );
         }
         assert!(head.contains("transfer-encoding: chunked"), "{head}");
         let mut body = Vec::new();
         loop {
             let size = self.until(b"\r\n").await;
-            let size = usize::from_str_radix(size.trim(), 16).expect("a test server and its answers work");
+            let size =
+                usize::from_str_radix(size.trim(), 16).expect("a test server and its answers work");
             body.extend(self.exactly(size).await);
             assert_eq!(self.exactly(2).await, b"\r\n");
             if size == 0 {
