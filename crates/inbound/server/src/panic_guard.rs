@@ -23,7 +23,9 @@ use hyper::service::Service;
 use pin_project_lite::pin_project;
 
 use super::connection_state::{ConnectionState, InFlightRequest, Order, has_many_requests};
-use super::long_response::{Exchange, ServeResult, TakeableRequest, TakeableResponse, Taken};
+use super::long_response::{
+    Exchange, ServeResult, TakeableRequest, TakeableResponse, TakenExchange,
+};
 use super::request_body::RequestBody;
 use super::response_body::{ResponseBody, ResponseExtensions};
 
@@ -139,7 +141,7 @@ where
         match future.takeable {
             Some((_, takeable)) if takes => {
                 self.state.set_taken(true);
-                self.exchange.put(Taken::Request(Box::pin(future), takeable));
+                self.exchange.put(TakenExchange::Request(Box::pin(future), takeable));
                 HyperFuture::Taken
             }
             _ => HyperFuture::Running { future },

@@ -158,7 +158,6 @@ fn read_record(mut parts: ReplyReader, instance: u32) -> Result<(Record, i64), Q
         attempts,
         lapses,
         payload,
-        job: None,
     };
     Ok((record, epoch))
 }
