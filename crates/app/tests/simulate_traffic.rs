@@ -25,7 +25,9 @@ fn folder() -> (tempfile::TempDir, impl Fn(&str) -> String) {
 
 fn log() -> String {
     let line = |second: u32| {
-        format!("192.0.2.1 - - [16/Jul/2026:12:00:{second:02} +0000] \"GET /orders HTTP/1.1\" 200 9 \"-\" \"-\"\n")
+        format!(
+            "192.0.2.1 - - [16/Jul/2026:12:00:{second:02} +0000] \"GET /orders HTTP/1.1\" 200 9 \"-\" \"-\"\n"
+        )
     };
     (0..5).map(line).collect()
 }
@@ -34,8 +36,16 @@ fn log() -> String {
 fn a_condition_that_holds_fails_the_command() {
     let (_folder, path) = folder();
     let rules = path("rules.yaml");
-    let words =
-        ["simulate", "traffic", "--log", "-", "--rules", &rules, "--describe", "address=$remote_addr"];
+    let words = [
+        "simulate",
+        "traffic",
+        "--log",
+        "-",
+        "--rules",
+        &rules,
+        "--describe",
+        "address=$remote_addr",
+    ];
     let ran = run_with(&words, &log());
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
     assert!(ran.stdout.contains("3 (60.00 %)"), "{}", ran.stdout);
@@ -49,12 +59,25 @@ fn a_report_is_written_in_all_formats() {
     let (_folder, path) = folder();
     let (rules, out) = (path("rules.yaml"), path("report"));
     let words = [
-        "simulate", "traffic", "--log", "-", "--rules", &rules, "--against", &rules, "--describe",
-        "address=$remote_addr", "--out", &out,
+        "simulate",
+        "traffic",
+        "--log",
+        "-",
+        "--rules",
+        &rules,
+        "--against",
+        &rules,
+        "--describe",
+        "address=$remote_addr",
+        "--out",
+        &out,
     ];
     assert_eq!(run_with(&words, &log()).code, 0);
     for file in ["report.html", "report.md", "report.json", "evidence.json", "refused.svg"] {
-        assert!(fs::read_to_string(path("report").clone() + "/" + file).unwrap().len() > 20, "{file}");
+        assert!(
+            fs::read_to_string(path("report").clone() + "/" + file).unwrap().len() > 20,
+            "{file}"
+        );
     }
     let evidence = path("report") + "/evidence.json";
     let ran = run(&["rules", "report", "--history", &evidence, "--format", "json"]);
@@ -73,8 +96,18 @@ domain: web
 ";
     fs::write(path("gateway.yaml"), document).unwrap();
     let (rules, gateway) = (path("rules.yaml"), path("gateway.yaml"));
-    let words =
-        ["simulate", "traffic", "--log", "-", "--rules", &rules, "--gateway", &gateway, "--print", "json"];
+    let words = [
+        "simulate",
+        "traffic",
+        "--log",
+        "-",
+        "--rules",
+        &rules,
+        "--gateway",
+        &gateway,
+        "--print",
+        "json",
+    ];
     let ran = run_with(&words, &log());
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let report: Value = serde_json::from_str(&ran.stdout).unwrap();
@@ -93,8 +126,10 @@ fn unusable_input_is_explained() {
         (&["--log", "-", "--fail-if", "refusd > 1"], "`refusd` is not known"),
     ];
     for (words, message) in cases {
-        let words: Vec<&str> =
-            ["simulate", "traffic", "--rules", &rules].into_iter().chain(words.iter().copied()).collect();
+        let words: Vec<&str> = ["simulate", "traffic", "--rules", &rules]
+            .into_iter()
+            .chain(words.iter().copied())
+            .collect();
         let ran = run_with(&words, &log());
         assert_eq!(ran.code, 2, "{words:?}");
         assert!(ran.stderr.contains(message), "{words:?}: {}", ran.stderr);

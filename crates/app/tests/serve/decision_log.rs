@@ -45,7 +45,10 @@ fn every_decision_has_its_line_and_replays_with_the_same_verdict() {
     assert_eq!(ran.status.code(), Some(0), "{}", String::from_utf8_lossy(&ran.stderr));
     let report: Value = serde_json::from_slice(&ran.stdout).expect("a report");
     assert_eq!(report["verdicts"]["compared"], 7);
-    assert_eq!((&report["verdicts"]["different"], &report["new"]["refused"]), (&0.into(), &2.into()));
+    assert_eq!(
+        (&report["verdicts"]["different"], &report["new"]["refused"]),
+        (&0.into(), &2.into())
+    );
 }
 
 #[test]

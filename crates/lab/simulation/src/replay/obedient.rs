@@ -48,7 +48,7 @@ impl ObedientClients {
         let now = request.terms().time;
         self.retry_until(now, domains);
         let domain = request.domain(domains);
-        let caller = request.with_request(domain, |request| caller_of(request));
+        let caller = request.with_request(domain, caller_of);
         if self.waiting.contains_key(&caller) {
             self.dropped += 1;
             return;

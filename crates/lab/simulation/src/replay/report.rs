@@ -228,9 +228,9 @@ pub struct ReplayReport {
 
 impl ReplayReport {
     pub(crate) fn new(
-        sides: Sides,
+        sides: &Sides,
         logs: Vec<LogSummary>,
-        missing: Vec<(String, u64)>,
+        missing: &[(String, u64)],
         late: u64,
         notes: &IntakeNotes,
         anonymise: bool,
@@ -243,7 +243,7 @@ impl ReplayReport {
         let points = sides.timeline.points();
         let column = |of: fn(&TimelinePoint) -> u64| points.iter().map(of).collect();
         ReplayReport {
-            notes: note_texts(notes, &missing, late, &sides, &logs),
+            notes: note_texts(notes, missing, late, sides, &logs),
             logs,
             from: time_text(first),
             to: time_text(sides.last),
@@ -254,7 +254,7 @@ impl ReplayReport {
             old: sides.old.as_ref().map(set_result),
             obedient: sides.obedient.as_ref().map(|obedient| set_result(&obedient.rules)),
             limits: limit_rows(&sides.new, sides.old.as_ref()),
-            flips: sides.old.as_ref().map(|_| flip_report(&sides, &name)),
+            flips: sides.old.as_ref().map(|_| flip_report(sides, &name)),
             worst: worst_callers(&sides.new, &name),
             windows: window_rows(&sides.new),
             verdicts: (sides.log.compared > 0).then_some(VerdictComparison {

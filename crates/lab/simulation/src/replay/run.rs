@@ -194,7 +194,7 @@ pub fn replay(
     let missing = intake.describer.as_ref().map(|one| one.missing()).unwrap_or_default();
     sides.domains = std::mem::take(&mut intake.domains);
     let logs = recordings.into_iter().map(|recording| recording.summary).collect();
-    Ok(ReplayReport::new(sides, logs, missing, order.late(), &intake.notes(), anonymise))
+    Ok(ReplayReport::new(&sides, logs, &missing, order.late(), &intake.notes(), anonymise))
 }
 
 fn furthest_behind(recordings: &[Recording]) -> Option<usize> {
