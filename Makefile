@@ -5,13 +5,13 @@ export CARGO_TERM_PROGRESS_WHEN ?= never
 WATCHED = CARGO_TERM_PROGRESS_WHEN=auto
 
 # What is optional and tested nevertheless.
-OPTIONAL = tidegate/capacity-etcd,tidegate/capacity-postgres,tidegate/capacity-s3,tidegate/capacity-sqlite,tidegate/client,tidegate-client/reqwest,tidegate/pacer,tidegate/protection,tidegate/queue-postgres,tidegate/queue-redis,tidegate/redis,tidegate-rls/proto
+OPTIONAL = tidegate/capacity-etcd,tidegate/capacity-postgres,tidegate/capacity-s3,tidegate/capacity-sqlite,tidegate/client,tidegate/forwarder,tidegate-client/reqwest,tidegate/pacer,tidegate/protection,tidegate/queue-postgres,tidegate/queue-redis,tidegate/redis,tidegate-rls/proto
 
 # The release whose nodes a new one has to share a Redis with, and where it is checked out.
 OLD ?= 8b8d2fd
 OLD_TREE = $(CURDIR)/target/upgrade-tree
 
-.PHONY: help run flood run-redis demo dist test tools fmt lint docs unit features bench sim overload fuzz soak deny sdk upgrade-test upstream
+.PHONY: help run flood run-redis run-forward demo dist test tools fmt lint docs unit features bench sim overload fuzz soak deny sdk upgrade-test upstream
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -27,6 +27,9 @@ run-redis: ## Two servers that share their limits over a Redis, and a look at it
 	$(WATCHED) $(CARGO) build --locked -p tidegate-app
 	tools/run-redis
 
+run-forward: ## Import 10,000 records at the pace of a throttled service, beside a naive client
+	$(WATCHED) $(CARGO) run --locked --release -p tidegate-forwarder --example import
+
 demo: ## Try the engine on the terminal, with the quickstart rules
 	$(WATCHED) $(CARGO) run --locked -p tidegate-app -- demo
 
@@ -41,11 +44,11 @@ dist: ## Build the optimized program, and pack it with its licence, documents an
 
 test: fmt unit docs features ## Format, lints, every test, and the API docs
 
-tools: ## Install what the tests run beside Tidegate: Envoy, Redis, Valkey, PostgreSQL, brokers, etcd, Chromium
+tools: ## Install what the tests run beside Tidegate: Envoy, Redis, Valkey, PostgreSQL, etcd, S3 server, Chromium
 	tools/install-envoy
 	tools/install-redis
 	tools/install-postgres
-	tools/install-brokers
+	tools/install-lease-stores
 	tools/install-chromium
 
 fmt: ## Check the format
@@ -76,7 +79,7 @@ docs: ## Build the API docs, warnings are errors
 
 features: ## Check the library with each of its features alone
 	$(CARGO) check --locked --quiet -p tidegate --no-default-features
-	for feature in layer protection pacer client queue queue-redis capacity capacity-sqlite capacity-postgres capacity-etcd capacity-s3 redis; do \
+	for feature in layer protection pacer client queue queue-redis capacity capacity-sqlite capacity-postgres capacity-etcd capacity-s3 forwarder redis; do \
 		$(CARGO) check --locked --quiet -p tidegate --no-default-features --features $$feature || exit 1; \
 	done
 

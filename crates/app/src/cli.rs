@@ -9,11 +9,14 @@ use tidegate_simulation::OverloadArguments;
 use crate::config::ConfigArgs;
 use crate::demo::flood::FloodArgs;
 use crate::demo_api::DemoApiArgs;
+use crate::explain::ExplainRequestArgs;
 use crate::output::ColorWhen;
 use crate::rules::load::DEFAULT_PATH;
 use crate::rules::report::ReportArgs;
 use crate::serve::ServeArgs;
 use crate::simulate::traffic::TrafficArgs;
+#[cfg(feature = "top")]
+use crate::top::TopArgs;
 use crate::version;
 
 /// Keeps a service alive and fair under load: rate limits, concurrency limits
@@ -35,6 +38,7 @@ Examples:
   tidegate rules check rules/            see whether rule files are right
   tidegate rules explain user=ada        see which rule a request meets, and why
   tidegate rules schema > schema.json    let your editor complete rule files
+  tidegate top                           watch a running server
   tidegate config show                   see what is in force, and why
 
 Exit codes: 0 all is well, 1 the rules or the configuration have problems, 2 the command or its input is unusable.";
@@ -68,6 +72,18 @@ pub(crate) enum Command {
     /// rules at once.
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(ServeArgs),
+    /// Say what would happen to an HTTP request: route, descriptors, limits, what is left.
+    ///
+    /// Asks a running server with `--server`, or reads the gateway's document and the rules from
+    /// files. Nothing is charged and nothing is sent.
+    #[command(after_help = EXPLAIN_REQUEST_EXAMPLES)]
+    Explain(ExplainRequestArgs),
+    /// Watch running servers in the terminal: rates, limits, refused callers.
+    ///
+    /// Reads their debug ports once a second. Tab chooses a server, q ends it.
+    #[cfg(feature = "top")]
+    #[command(after_help = TOP_COMMAND_EXAMPLES)]
+    Top(TopArgs),
     /// Try rules at a prompt: type requests, see what is admitted.
     ///
     /// Everything runs in this process and is gone when it ends. `wait` skips
@@ -175,6 +191,21 @@ Examples:
 
 `tidegate config show` says what is in effect, and why.
 Exit codes: 0 stopped, 1 configuration or rules have problems, 2 it could not start.";
+
+const EXPLAIN_REQUEST_EXAMPLES: &str = "\
+Examples:
+  tidegate explain --server localhost:6070 --request 'GET /orders' -H 'X-User: ada'
+  tidegate explain --gateway gateway.yaml --rules rules/ --request 'POST /orders' --client 203.0.113.7
+  tidegate explain --server debug.internal:6070 --token-file token --request /orders --format json";
+
+#[cfg(feature = "top")]
+const TOP_COMMAND_EXAMPLES: &str = "\
+Examples:
+  tidegate top
+  tidegate top node-1:6070 node-2:6070 --token-file token
+  tidegate top --once
+
+Exit codes: 0 every server answered, 1 one did not (with --once), 2 the command is unusable.";
 
 const DEMO_EXAMPLES: &str = "\
 Examples:

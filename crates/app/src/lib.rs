@@ -15,12 +15,16 @@ mod descriptor;
 mod completions;
 pub mod config;
 mod cross_check;
+mod debug_client;
 mod demo;
 mod demo_api;
+mod explain;
 mod keys;
 mod rules;
 mod serve;
 mod simulate;
+#[cfg(feature = "top")]
+mod top;
 mod version;
 
 use std::ffi::OsString;
@@ -78,6 +82,9 @@ fn run_command(command: Command, out: &mut Output) -> Result<Exit, Failure> {
             ConfigCommand::Reference { part } => print(config::reference::text(part), out),
         },
         Command::Keys { command: KeysCommand::New { name, plan } } => keys::run(&name, &plan, out),
+        Command::Explain(args) => explain::run(&args, out),
+        #[cfg(feature = "top")]
+        Command::Top(args) => top::run(&args, out),
         Command::Serve(args) => serve::run(&args, out),
         Command::Demo(args) => demo::run(&args, out),
         Command::DemoApi(args) => demo_api::run(&args, out),

@@ -27,10 +27,13 @@ mod doors;
 mod lifecycle;
 mod memory;
 mod refusals;
+mod request_queue;
 mod spans;
 mod statistics;
 mod warnings;
 mod welcome;
+
+pub(crate) use gateway_document::trial as try_in;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -46,6 +46,7 @@
 //! | `queue` | `queue`: a durable queue of records that are sent later | `queue` |
 //! | `queue-postgres` | the same in PostgreSQL, for several processes | |
 //! | `capacity` | `capacity`: shares of a throttled service's capacity, under leases | `capacity` |
+//! | `forwarder` | `forwarder`: durable queues drained at the pace that a throttled service allows | `batch_import`, `paced_worker` |
 //! | `redis` | limits that several processes share, in [`stores`] | `redis` |
 //!
 //! The service and the gateway are the binary `tidegate`, package `tidegate-app`.
@@ -105,3 +106,11 @@ pub use tidegate_queue as queue;
 /// Shares of a throttled service's capacity, for processes that do not know each other.
 #[cfg(feature = "capacity")]
 pub use tidegate_capacity as capacity;
+
+/// One attempt at sending records: HTTP, a command, your own processor.
+#[cfg(feature = "forwarder")]
+pub use tidegate_delivery as delivery;
+
+/// Durable queues drained at the pace that a throttled service allows.
+#[cfg(feature = "forwarder")]
+pub use tidegate_forwarder as forwarder;

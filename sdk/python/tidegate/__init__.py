@@ -21,5 +21,17 @@ from .decide import (
     RefusedError,
     Undecided,
 )
+from .pace import HeldError, Pacer, paced_transport
 
-__all__ = ["Admitted", "Descriptor", "Limiter", "OnError", "Refused", "RefusedError", "Undecided"]
+__all__ = [
+    "Admitted",
+    "Descriptor",
+    "HeldError",
+    "Limiter",
+    "OnError",
+    "Pacer",
+    "Refused",
+    "RefusedError",
+    "Undecided",
+    "paced_transport",
+]

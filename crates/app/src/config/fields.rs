@@ -42,6 +42,10 @@ section! {
         compat: Compat = "none",
         /// How many threads serve requests; `auto` is one per core.
         workers: Workers = "auto" in 1..=1_024,
+        /// The directory in which the service keeps what must survive a restart: requests that the gateway has queued
+        /// (`when_over: queue`), and their results. One process owns it. Off: they are kept in memory and are lost with
+        /// the process.
+        data_dir: Option<PathBuf> = "off",
         /// Where the rules come from.
         rules: Rules,
         /// Envoy's rate limit service.

@@ -19,6 +19,7 @@ use super::engine::EngineParts;
 use super::gateway_document::{DocumentFiles, DocumentWatch};
 use super::protection;
 use super::refusals::{REPORT_EVERY, RefusalLog};
+use super::request_queue;
 use super::store::{self, ServiceStore};
 use crate::config::{self, Config, count};
 use crate::exit::{Complaint, Failure};
@@ -48,10 +49,11 @@ impl<S: ServiceStore> GatewayService<S> {
         parts.samples.leave_out(&settings.domain);
         let protection = protection::of(config);
         let meter = Arc::new(Meter::new("gateway"));
+        let queue = request_queue::open(config, settings.queue)?;
         let gateway_parts = GatewayParts {
             meter: Some(Arc::clone(&meter)),
             protection: protection.clone(),
-            queue: None,
+            queue,
             access_log: access_log(&config.gateway.access_log)?,
         };
         let gateway = Gateway::new(Arc::clone(&parts.engine), settings, gateway_parts)

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use tidegate_admin::{TriedHead, TriedRoute};
-use tidegate_engine::Timestamp;
+use tidegate_engine::{CounterStore, Timestamp};
 use tidegate_gateway::{Gateway, GatewayDocument, GatewayPage};
 use tidegate_http_api::LoadFailure;
 use tidegate_rules::Source;
@@ -108,7 +108,7 @@ pub(super) fn page<S: ServiceStore>(
 }
 
 /// Tries requests against the gateway, for the debug port.
-pub(super) fn trial<S: ServiceStore>(
+pub(crate) fn trial<S: CounterStore>(
     gateway: Gateway<S>,
 ) -> Box<dyn Fn(&TriedHead) -> TriedRoute + Send + Sync> {
     Box::new(move |head| {

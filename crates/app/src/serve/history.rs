@@ -11,14 +11,15 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use tidegate_admin::{DebugDoor, HistoryFileError};
-use tidegate_engine::SystemClock;
+use tidegate_engine::{Clock, SystemClock, Timestamp};
 
 use super::store::ServiceStore;
 use super::system_failure;
 use crate::exit::Failure;
 
-/// The time between two readings.
-const READING_EVERY: Duration = Duration::from_secs(1);
+/// A reading comes so long after the beginning of each second: late enough that no second has two or none.
+const READING_AFTER: u64 = 100_000_000;
+const SECOND: u64 = 1_000_000_000;
 /// Readings between two snapshots of the file.
 const READINGS_PER_SNAPSHOT: u32 = 60;
 /// The largest file that is read.
@@ -44,7 +45,9 @@ impl HistoryThread {
         let run = move || {
             let mut snapshots = Snapshots { file, is_failing: false };
             let mut readings = 0_u32;
-            while stopped.recv_timeout(READING_EVERY) == Err(RecvTimeoutError::Timeout) {
+            let clock = SystemClock::new();
+            while stopped.recv_timeout(until_reading(clock.now())) == Err(RecvTimeoutError::Timeout)
+            {
                 door.record();
                 readings += 1;
                 if readings.is_multiple_of(READINGS_PER_SNAPSHOT) {
@@ -64,6 +67,12 @@ impl HistoryThread {
         let _ = self.stop.try_send(());
         let _ = self.thread.join();
     }
+}
+
+/// The time until the next reading.
+fn until_reading(now: Timestamp) -> Duration {
+    let since_reading = (now.as_nanos() + SECOND - READING_AFTER) % SECOND;
+    Duration::from_nanos(SECOND - since_reading)
 }
 
 /// Reads a file. One that cannot be used is moved aside, so that the next snapshot does not overwrite it.
@@ -136,6 +145,15 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_second_has_one_reading_however_long_the_last_one_took() {
+        let at = |nanos: u64| until_reading(Timestamp::from_nanos(nanos)).as_nanos();
+        assert_eq!(at(5_000_000_000), 100_000_000);
+        assert_eq!(at(5_100_000_000), 1_000_000_000);
+        assert_eq!(at(5_100_000_001), 999_999_999);
+        assert_eq!(at(5_999_999_999), 100_000_001);
+    }
 
     #[test]
     fn a_snapshot_replaces_the_file_and_leaves_no_other() {

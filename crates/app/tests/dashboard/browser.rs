@@ -179,7 +179,16 @@ impl Browser {
 
     /// Types on the element that has the focus.
     pub(crate) async fn press(&self, keys: &str) {
-        self.client.active_element().await.unwrap().send_keys(keys).await.unwrap();
+        const ATTEMPTS_MAX: usize = 5;
+        for attempt in 1..=ATTEMPTS_MAX {
+            // The page may replace the element between the two commands.
+            match self.client.active_element().await.unwrap().send_keys(keys).await {
+                Ok(()) => return,
+                Err(error)
+                    if error.to_string().contains("stale element") && attempt < ATTEMPTS_MAX => {}
+                Err(error) => panic!("{keys:?} cannot be pressed: {error}"),
+            }
+        }
     }
 
     /// Presses Tab until the element with this label has the focus.

@@ -17,10 +17,11 @@ use process::Serving;
 use traffic::{demo, with_token};
 
 /// The views, and a text that each has once its data is there.
-const VIEWS: [(&str, &str); 8] = [
+const VIEWS: [(&str, &str); 9] = [
     ("now", "Answers per second"),
     ("limits", "user · per_minute"),
     ("callers", "user=\"ada\""),
+    ("findings", "Most findings need"),
     ("gateway", "Routes"),
     ("switches", "concurrency"),
     ("changes", "“a test of switches”"),
@@ -85,7 +86,7 @@ async fn a_limiter_is_switched_and_restored_by_keyboard_alone() {
     let address = serving.address("debug");
     browser.open(&format!("http://{address}/ui/")).await;
     browser.wait_for_text("Answers per second").await;
-    browser.press("5").await;
+    browser.press("6").await;
     browser.wait_for_text("Limiters").await;
     browser.tab_to("Switch rate").await;
     browser.press("\u{e007}").await;
@@ -104,7 +105,7 @@ async fn a_limiter_is_switched_and_restored_by_keyboard_alone() {
     let change = serving.get("debug", "/api/changes").json()["changes"][0].clone();
     assert_eq!((&change["reason"], &change["after"]), (&json!("by keyboard"), &json!("shadow")));
     assert!(change["until_ms"].is_u64(), "{change}");
-    browser.press("6").await;
+    browser.press("7").await;
     browser.wait_for_text("“by keyboard”").await;
     assert_eq!(browser.problems().await, json!([]));
     browser.end().await;

@@ -33,9 +33,9 @@ domain: gateway
 routes:
 - name: health
   path: /health
-  upstream: api
+  upstreams: api
 - name: api
-  upstream: api
+  upstreams: api
   descriptors:
   - entries: [{key: user, from: header, name: X-User}]
   - entries: [{key: address, from: address}]

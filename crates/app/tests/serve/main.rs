@@ -19,6 +19,7 @@ mod redis;
 mod regions;
 mod reloading;
 mod serving;
+mod sight;
 mod spans;
 mod starting;
 mod statistics;

@@ -53,5 +53,5 @@ fn a_turn_is_waited_for_within_wait_max_and_is_the_next_ones_when_its_client_goe
         until_shown(&mut serving, "tidegate_gateway_waiting_requests 0");
     }
     let top = serving.get("debug", "/top").body;
-    assert!(top.starts_with("2 refusals\n") && top.contains("gateway user #drip"), "{top}");
+    assert!(top.starts_with("2 refusals by limits") && top.contains("gateway user #drip"), "{top}");
 }

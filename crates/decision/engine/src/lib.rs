@@ -71,7 +71,7 @@ pub use tidegate_algorithms::{
 };
 pub use tidegate_rules::{
     Domain, Entry, Exemption, Explanation, LimitId, MatchOutcome, Options, RefusalStatus, Report,
-    Rule, RuleId, RuleLimit, Snapshot, Source, Unit, WhenOver, compile,
+    Rule, RuleId, RuleLimit, ShownValue, Snapshot, Source, Unit, WhenOver, compile,
 };
 pub use tidegate_stores::{
     Basis, ConfigError, CounterStore, FailureKind, MemoryConfig, MemoryStore, Role, Stats,

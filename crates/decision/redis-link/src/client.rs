@@ -3,7 +3,8 @@
 //! One thread with its own runtime owns all connections, so callers may live on any runtime, and calls from all of them
 //! share pipelines: more callers mean larger batches and less work for the server per call. A connection per runtime
 //! would save a lone caller the hop to that thread (20 of 70 µs as measured), but cost the server more connections and
-//! smaller batches. A call that arrives while nothing is in flight is sent immediately; calls that arrive while
+//! smaller batches. Calls of one runtime that are made together reach that thread in one message, and so do their
+//! replies ([`job_group`]). A call that arrives while nothing is in flight is sent immediately; calls that arrive while
 //! pipelines are in flight wait for the next batch.
 //!
 //! Every call gets a reply or an error by its deadline. A call that may have run is never sent again; a call that the
@@ -12,6 +13,7 @@
 
 mod figures;
 mod job;
+mod job_group;
 mod node;
 mod pipeline;
 mod router;
@@ -35,13 +37,14 @@ use crate::settings::{RedisSettings, RedisSettingsError};
 use crate::state::LinkState;
 use figures::Counters;
 pub use figures::{ClientFigures, Histogram, REDIS_METRICS};
-use job::{Deadline, Job, JobBatch, Payload};
+use job::{Deadline, Job, Payload};
+use job_group::Inbox;
 use worker::{PublishedState, Worker};
 
 /// Sends script calls and commands to Redis. Its thread ends when it is dropped.
 #[derive(Debug)]
 pub struct BatchingClient {
-    inbox: mpsc::Sender<JobBatch>,
+    inbox: Inbox,
     open_max: usize,
     state: Arc<ClientState>,
     published: watch::Receiver<PublishedState>,
@@ -68,7 +71,7 @@ impl BatchingClient {
     pub fn start(settings: RedisSettings, script: &str) -> Result<Self, RedisSettingsError> {
         let settings = Arc::new(settings);
         let dialer = Dialer::new(Arc::clone(&settings))?;
-        let (inbox, jobs) = mpsc::channel(settings.queue);
+        let (sender, jobs) = mpsc::channel(settings.queue);
         let (publish, published) = watch::channel(PublishedState::disconnected(now()));
         let state = Arc::new(ClientState::default());
         let worker_state = Arc::clone(&state);
@@ -82,6 +85,7 @@ impl BatchingClient {
                 runtime.block_on(worker.run());
             })
             .map_err(|error| RedisSettingsError(format!("cannot start a thread: {error}")))?;
+        let inbox = Inbox { sender, state: Arc::clone(&state) };
         Ok(BatchingClient { inbox, open_max: settings.queue, state, published })
     }
 
@@ -90,19 +94,18 @@ impl BatchingClient {
     /// # Errors
     /// When there is no reply in time, the server fails, or too many calls wait already.
     pub async fn send(&self, call: ScriptCall, within: Duration) -> Result<ScriptReply, LinkError> {
+        let _open = self.enter()?;
         let (reply, received) = oneshot::channel();
         let payload = Payload::Script { call, reply: Some(reply) };
-        let job = Job::new(payload, Deadline::after(within));
-        self.enqueue(smallvec![job], received).await
+        self.inbox.send_grouped(Job::new(payload, Deadline::after(within)));
+        received.await.unwrap_or_else(|_| Err(thread_ended()))
     }
 
     /// Runs the script for one call without waiting for its reply. The call is lost if it cannot be sent within this
     /// long.
     pub fn send_and_forget(&self, call: ScriptCall, within: Duration) {
         let job = Job::new(Payload::Script { call, reply: None }, Deadline::after(within));
-        if self.inbox.try_send(smallvec![job]).is_err() {
-            self.state.counters.failed(FailureKind::Overloaded);
-        }
+        self.inbox.send(smallvec![job]);
     }
 
     /// Sends commands in one pipeline, and waits for all replies. In a cluster each command goes to the node of its
@@ -119,31 +122,21 @@ impl BatchingClient {
         if commands.is_empty() {
             return Ok(Vec::new());
         }
+        let _open = self.enter()?;
         let (reply, received) = oneshot::channel();
-        let jobs = Job::commands(commands, reply, Deadline::after(within));
-        self.enqueue(jobs, received).await
-    }
-
-    async fn enqueue<T>(
-        &self,
-        jobs: JobBatch,
-        received: oneshot::Receiver<Result<T, LinkError>>,
-    ) -> Result<T, LinkError> {
-        let open = OpenCaller::enter(&self.state.open);
-        if open.others >= self.open_max {
-            return Err(self.overloaded());
-        }
-        self.inbox.try_send(jobs).map_err(|refused| match refused {
-            mpsc::error::TrySendError::Full(_) => self.overloaded(),
-            mpsc::error::TrySendError::Closed(_) => thread_ended(),
-        })?;
+        self.inbox.send(Job::commands(commands, reply, Deadline::after(within)));
         received.await.unwrap_or_else(|_| Err(thread_ended()))
     }
 
-    fn overloaded(&self) -> LinkError {
-        self.state.counters.failed(FailureKind::Overloaded);
-        let reason = format!("{} calls wait for it already", self.open_max);
-        unavailable(FailureKind::Overloaded, reason)
+    /// Counts a caller, unless too many wait already.
+    fn enter(&self) -> Result<OpenCaller<'_>, LinkError> {
+        let open = OpenCaller::enter(&self.state.open);
+        if open.others >= self.open_max {
+            self.state.counters.failed(FailureKind::Overloaded);
+            let reason = format!("{} calls wait for it already", self.open_max);
+            return Err(unavailable(FailureKind::Overloaded, reason));
+        }
+        Ok(open)
     }
 
     /// The number of the cluster's node that has a slot, if it is known.
@@ -207,6 +200,10 @@ impl Drop for OpenCaller<'_> {
 #[expect(clippy::disallowed_methods, reason = "deadlines of calls to a real server")]
 fn now() -> Instant {
     Instant::now()
+}
+
+fn queue_full() -> LinkError {
+    unavailable(FailureKind::Overloaded, "too many calls wait for it already")
 }
 
 fn thread_ended() -> LinkError {

@@ -59,11 +59,17 @@ assets! {
     "now.js" JS;
     "limits.js" JS;
     "callers.js" JS;
+    "findings.js" JS;
     "gateway.js" JS;
     "switches.js" JS;
     "changes.js" JS;
     "tail.js" JS;
     "try.js" JS;
+}
+
+/// The bytes of all files.
+pub(super) fn files() -> impl Iterator<Item = &'static [u8]> {
+    ASSETS.iter().map(|asset| asset.bytes)
 }
 
 /// The index.

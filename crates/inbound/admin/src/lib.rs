@@ -41,6 +41,7 @@ mod callers_page;
 mod changes_page;
 mod csv;
 mod events;
+mod findings_page;
 mod limits_page;
 mod query;
 mod recorder;

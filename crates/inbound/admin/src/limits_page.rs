@@ -10,6 +10,7 @@ use tidegate_history::{LimitView, SpanCounts};
 
 use super::answer::{self, Answer, Problem};
 use super::csv::CsvTable;
+use super::findings_page;
 use super::query::Query;
 use super::service::Inner;
 
@@ -80,7 +81,7 @@ impl Order {
 }
 
 /// What the list is sorted by, and where the limit is in the snapshot.
-struct Ranked {
+struct RankedLimit {
     refused: u64,
     hits: u64,
     name: String,
@@ -118,7 +119,7 @@ pub(super) fn list<S: CounterStore, C: Clock>(
     })))
 }
 
-fn rank<S: CounterStore, C: Clock>(door: &Inner<S, C>, find: &str) -> Vec<Ranked> {
+fn rank<S: CounterStore, C: Clock>(door: &Inner<S, C>, find: &str) -> Vec<RankedLimit> {
     let mut ranked = Vec::new();
     door.recorder.with(|history| {
         door.engine.for_each_tally(|snapshot, rule, limit, _| {
@@ -129,15 +130,15 @@ fn rank<S: CounterStore, C: Clock>(door: &Inner<S, C>, find: &str) -> Vec<Ranked
             }
             let hour = history.limit(limit.identity).map(|view| view.last_hour).unwrap_or_default();
             let refused = u64::from(hour.refused) + u64::from(hour.shadow);
-            ranked.push(Ranked { refused, hits: hour.hits(), name, limit: limit.id });
+            ranked.push(RankedLimit { refused, hits: hour.hits(), name, limit: limit.id });
         });
     });
     ranked
 }
 
-fn sort(ranked: &mut [Ranked], order: Order) {
+fn sort(ranked: &mut [RankedLimit], order: Order) {
     // Shares are compared as products, so that no limit is lost to rounding.
-    let share = |one: &Ranked, other: &Ranked| {
+    let share = |one: &RankedLimit, other: &RankedLimit| {
         let (left, right) = (
             u128::from(other.refused) * u128::from(one.hits.max(1)),
             u128::from(one.refused) * u128::from(other.hits.max(1)),
@@ -255,8 +256,12 @@ pub(super) fn one<S: CounterStore, C: Clock>(
     let callers = door.callers_of(&row.domain, &row.rule, &row.limit);
     let history =
         door.recorder.with(|history| history.limit(identity).map(|view| history_json(&view)));
+    let judged = findings_page::of_limit(door, identity);
     let mut page = serde_json::to_value(&row).unwrap_or_default();
     if let Value::Object(page) = &mut page {
+        let (demand, findings) = judged.map(|(evidence, found)| (evidence.demand, found)).unzip();
+        page.insert("demand".to_owned(), serde_json::to_value(demand).unwrap_or_default());
+        page.insert("findings".to_owned(), serde_json::to_value(findings).unwrap_or_default());
         page.insert("history".to_owned(), history.unwrap_or_default());
         page.insert("callers".to_owned(), serde_json::to_value(callers).unwrap_or_default());
     }

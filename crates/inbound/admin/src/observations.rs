@@ -4,6 +4,7 @@
 //! requests, requests for unknown domains. All of it is bounded whatever callers send, and an admitted request of rules
 //! that show no values costs a few comparisons. The engine itself counts what each limit admits and refuses.
 
+mod demand;
 mod metrics;
 mod refusals;
 mod shards;
@@ -20,7 +21,9 @@ use tidegate_engine::{
 };
 
 use super::tail::{Tail, TailMode};
+use demand::DemandSamples;
 use refusals::Refusals;
+use tidegate_insight::DemandSample;
 use tidegate_macros::defaults;
 use tidegate_words::words;
 use unknown::UnknownDomains;
@@ -93,6 +96,7 @@ pub struct Observations {
     unknown: UnknownDomains,
     undecided: [AtomicU64; Reason::ALL.len()],
     tail: Tail,
+    demand: DemandSamples,
     hours: Mutex<RefusalHours>,
 }
 
@@ -117,6 +121,7 @@ impl Observations {
             unknown: UnknownDomains::default(),
             undecided: Default::default(),
             tail: Tail::new(config.tail),
+            demand: DemandSamples::new(),
             hours: Mutex::default(),
         }
     }
@@ -135,6 +140,11 @@ impl Observations {
             }
             None => hours.since = Some(now),
         }
+    }
+
+    /// The sampled callers of a limit, if it is sampled.
+    pub(super) fn demand_of(&self, identity: u64) -> Option<DemandSample> {
+        self.demand.read(identity)
     }
 
     /// The tail of verdicts.
@@ -175,7 +185,9 @@ impl Observations {
 
     /// How many observations were lost because another thread held the lock.
     pub(super) fn missed(&self) -> u64 {
-        self.refusals.missed().saturating_add(self.values.missed())
+        [self.refusals.missed(), self.values.missed(), self.demand.missed()]
+            .into_iter()
+            .fold(0, u64::saturating_add)
     }
 
     /// Unknown domains, each with the number of descriptors in requests for it.
@@ -217,6 +229,7 @@ impl Observer for Observations {
             Verb::Peek | Verb::Refund | Verb::Reset => return,
         }
         self.refusals.observe(request, verdict);
+        self.demand.observe(request, verdict);
         if self.values.counts_overrides() || verdict.snapshot().shows_values() {
             self.values.observe(verb, request, verdict);
         }

@@ -13,6 +13,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body;
 use hyper::service::Service;
+use serde_json::Value;
 use tidegate_access::{AccessError, BodyError, BodyLimits, Role, read_body};
 use tidegate_engine::{Clock, CounterStore, Engine, Timestamp};
 use tidegate_history::{History, HistoryFileError};
@@ -29,8 +30,9 @@ use super::limiters::Switchboard;
 use super::recorder::Recorder;
 use super::routes::{self, Action, Command, Page, Question, Route};
 use super::settings::DebugParts;
-use super::{assets, callers_page, changes_page, limits_page, series_page, state_page, try_page};
+use super::{assets, callers_page, changes_page, findings_page, limits_page, series_page};
 use super::{log_level, metrics, rlconfig, stats, switches, top};
+use super::{state_page, try_page};
 
 /// The largest body: a change is a few words.
 const BODY_BYTES_MAX: usize = 64 * 1024;
@@ -93,6 +95,25 @@ impl<S: CounterStore, C: Clock> DebugDoor<S, C> {
         self.inner.recorder.record(&self.inner, now);
     }
 
+    /// What would happen to a request: the page `/api/try`, with the same body.
+    ///
+    /// # Errors
+    /// A sentence about a body that is malformed.
+    pub async fn try_request(&self, body: &str) -> Result<Value, String> {
+        let page = try_page::read(&self.inner, body.as_bytes()).await;
+        page.map_err(|problem| problem.detail)
+    }
+
+    /// The bytes that the history takes.
+    pub fn history_bytes(&self) -> usize {
+        self.inner.recorder.with(History::bytes)
+    }
+
+    /// The files of the dashboard.
+    pub fn dashboard_files() -> impl Iterator<Item = &'static [u8]> {
+        assets::files()
+    }
+
     /// The history of limits as bytes, for a file.
     pub fn encode_history(&self) -> Vec<u8> {
         self.inner.recorder.with(History::encode)
@@ -150,7 +171,7 @@ impl<S: CounterStore, C: Clock> Inner<S, C> {
             Action::Open(page) | Action::Private(page) => self.show(page, route, head).await,
             Action::Ask(Question::Try) => {
                 let body = read_body(body, BODY_LIMITS).await.map_err(body_problem)?;
-                try_page::answer(self, &body).await
+                Ok(answer::json(&try_page::read(self, &body).await?))
             }
             Action::Change(command) => {
                 let body = read_body(body, BODY_LIMITS).await.map_err(body_problem)?;
@@ -223,6 +244,8 @@ impl<S: CounterStore, C: Clock> Inner<S, C> {
             Page::ApiCallers => callers_page::list(self, query).await,
             Page::ApiChanges => changes_page::list(self, query),
             Page::ApiEvents => events::open(self, query, headers),
+            Page::ApiEvidence => Ok(findings_page::evidence_page(self)),
+            Page::ApiFindings => Ok(findings_page::findings_page(self)),
             Page::ApiLimit => limits_page::one(self, route.parameter(head.uri.path())),
             Page::ApiLimits => limits_page::list(self, query),
             Page::ApiSeries => series_page::columns(self, query),

@@ -46,6 +46,8 @@ pub trait LogLevel: Send + Sync {
 }
 
 type Source<T> = Box<dyn Fn() -> T + Send + Sync>;
+type RequestTrial = Box<dyn Fn(&TriedHead) -> TriedRoute + Send + Sync>;
+type CallerNaming = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
 type Listener<T> = Box<dyn Fn(&T) + Send + Sync>;
 
 /// The parts of the program that the debug port shows. Missing parts have no page.
@@ -86,9 +88,9 @@ pub struct DebugParts {
     /// A limit in a few words.
     pub limit_terms: Option<fn(&RuleLimit) -> String>,
     /// What the gateway makes of a request. Without it only descriptors can be tried.
-    pub try_request: Option<Box<dyn Fn(&TriedHead) -> TriedRoute + Send + Sync>>,
+    pub try_request: Option<RequestTrial>,
     /// A caller as pages show it; [`None`] for not at all. Default: as it is.
-    pub show_caller: Option<Box<dyn Fn(&str) -> Option<String> + Send + Sync>>,
+    pub show_caller: Option<CallerNaming>,
     /// Is called with every change, to log it.
     pub on_change: Option<Listener<Change>>,
 }

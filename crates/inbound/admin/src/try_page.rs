@@ -10,7 +10,7 @@ use tidegate_engine::{
 };
 use tidegate_overload::{Category, Limiter};
 
-use super::answer::{self, Answer, Problem};
+use super::answer::Problem;
 use super::service::Inner;
 use super::state_page::shed_words;
 use super::switches::parse;
@@ -98,10 +98,10 @@ struct TriedLimit {
 }
 
 /// The page.
-pub(super) async fn answer<S: CounterStore, C: Clock>(
+pub(super) async fn read<S: CounterStore, C: Clock>(
     door: &Inner<S, C>,
     body: &[u8],
-) -> Result<Answer, Problem> {
+) -> Result<Value, Problem> {
     let wrong = |detail: &str| Problem::new(StatusCode::BAD_REQUEST, detail);
     let TryBody { request, domain, descriptors, cost } = parse(body)?;
     let route = match (request, domain, descriptors) {
@@ -127,7 +127,7 @@ pub(super) async fn answer<S: CounterStore, C: Clock>(
         }
         _ => return Err(wrong("give either `request`, or `domain` and `descriptors`")),
     };
-    Ok(answer::json(&try_route(door, &route, cost.unwrap_or(1)).await))
+    Ok(try_route(door, &route, cost.unwrap_or(1)).await)
 }
 
 fn head(body: HeadBody) -> Result<TriedHead, Problem> {

@@ -5,6 +5,7 @@ import { Problem, events, setToken, takeTokenFromAddress, token } from "./api.js
 import { now } from "./now.js";
 import { limits, limit } from "./limits.js";
 import { callers } from "./callers.js";
+import { findings } from "./findings.js";
 import { gateway } from "./gateway.js";
 import { switches } from "./switches.js";
 import { changes } from "./changes.js";
@@ -15,6 +16,7 @@ const VIEWS = [
   ["now", "Now", now],
   ["limits", "Limits", limits],
   ["callers", "Callers", callers],
+  ["findings", "Findings", findings],
   ["gateway", "Gateway", gateway],
   ["switches", "Switches", switches],
   ["changes", "Changes", changes],

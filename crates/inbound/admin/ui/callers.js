@@ -17,15 +17,17 @@ export function callers() {
     const left = one.remaining === null ? "–" : [bar(one.quota ? one.remaining / one.quota : 0, "left"), ` ${count(one.remaining)} of ${count(one.quota)}`];
     return [el("code", {}, one.caller), [one.rule, one.limit !== "1" && ` · ${one.limit}`, el("br"), el("span", { class: "dim" }, one.domain)], [count(one.refusals), one.error ? el("span", { class: "dim" }, ` ±${count(one.error)}`) : ""], one.shadow ? el("span", { class: "pill shadow" }, "◌ shadow: passed") : el("span", { class: "pill bad" }, "✕ refused"), left, link];
   }
-  async function load() {
+  async function load(auto) {
     try {
       const page = await get(`/api/callers?find=${encodeURIComponent(search.value)}`);
+      // What has the focus stays.
+      if (auto === true && list.contains(document.activeElement)) return;
       put(since, page.since_ms ? `Refusals by limits since ${clock(page.since_ms)}. Nothing is charged by looking.` : "");
-      put(list, table("Callers", [["Caller", "name"], ["Limit"], ["Refusals", "num"], ["Answer"], ["Left now", "num"], [""]], page.callers.map(row), "No caller was refused by a limit."));
+      put(list, table("Callers", [["Caller", "name"], ["Limit"], ["Refusals", "num"], ["Answer"], ["Left now", "num"], ["Action"]], page.callers.map(row), "No caller was refused by a limit."));
     } catch (error) {
       put(list, failed(error, load));
     }
   }
   load();
-  return { node, state() { seconds += 1; if (seconds % 5 === 0 && !list.contains(document.activeElement)) load(); } };
+  return { node, state() { seconds += 1; if (seconds % 5 === 0) load(true); } };
 }

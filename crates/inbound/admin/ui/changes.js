@@ -29,7 +29,7 @@ export function changes() {
   async function load() {
     try {
       const page = await get("/api/changes");
-      put(list, table("Changes", [["When"], ["What", "name"], ["Mode"], ["Until"], ["Who"], [""]], page.changes.map(row), "Nothing was changed at run time."));
+      put(list, table("Changes", [["When"], ["What", "name"], ["Mode"], ["Until"], ["Who"], ["Action"]], page.changes.map(row), "Nothing was changed at run time."));
     } catch (error) {
       put(list, failed(error, load));
     }

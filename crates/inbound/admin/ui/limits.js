@@ -5,6 +5,7 @@ import { download, get } from "./api.js";
 import { chart } from "./chart.js";
 import { failed } from "./app.js";
 import { switchLimit } from "./switches.js";
+import { finding } from "./findings.js";
 
 const ORDERS = [["refused_share", "share refused"], ["refused", "refused"], ["hits", "hits"], ["name", "name"]];
 const over = ({ refused, shadow }) => refused + shadow;
@@ -31,7 +32,7 @@ export function limits() {
       spark(limit.spark),
     ];
   }
-  async function load() {
+  async function load(auto) {
     if (busy) return;
     busy = true;
     try {
@@ -42,6 +43,8 @@ export function limits() {
         rows.push(...page.limits);
         after = page.next;
       }
+      // What has the focus stays.
+      if (auto === true && list.contains(document.activeElement)) { busy = false; return; }
       put(list, table("Limits", [["Rule", "name"], ["Allows"], ["Mode"], ["Hits", "num"], ["Over", "num"], ["Share over", "num wide"], ["Last hour", "wide"]], rows.map(row), search.value ? "No limit has this in its name." : "There are no limits."),
         after !== null && el("div", { class: "actions" }, el("button", { type: "button", onclick: () => { pages += 1; load(); } }, `Show more (${page.total - rows.length})`)),
         page.summed > 0 && el("p", { class: "hint" }, `${page.summed} limits are beyond debug.history.budget and have no history of their own.`));
@@ -51,13 +54,19 @@ export function limits() {
     busy = false;
   }
   load();
-  return { node, state() { seconds += 1; if (seconds % 5 === 0 && !list.contains(document.activeElement)) load(); }, change: load };
+  return { node, state() { seconds += 1; if (seconds % 5 === 0) load(true); }, change: load };
+}
+
+function demand(summary) {
+  const { peaks } = summary;
+  return el("section", { class: "card" }, el("h2", {}, "Demand of callers"), el("p", { class: "hint" }, `About ${count(summary.callers)} callers, ${count(summary.sampled)} sampled. The most that a caller asked for in one period:`),
+    el("div", { class: "tiles" }, Object.entries(peaks ?? {}).map(([name, value]) => tile(name.replace("_", "."), count(value)))));
 }
 
 export function limit(id) {
   const history = chart("Hits in ten seconds", [{ label: "admitted", color: 1, fill: true }, { label: "refused", color: 2 }, { label: "over in shadow", color: 3, dash: 1 }], { format: count });
-  const head = el("div"), days = el("section", { class: "card" }), callers = el("section", { class: "card" });
-  const node = el("div", {}, el("p", {}, el("a", { href: "#/limits" }, "← All limits")), head, el("div", { class: "grid" }, history.card, days), el("br"), callers);
+  const head = el("div"), days = el("section", { class: "card" }), callers = el("section", { class: "card" }), found = el("div");
+  const node = el("div", {}, el("p", {}, el("a", { href: "#/limits" }, "← All limits")), head, el("div", { class: "grid" }, history.card, days), found, el("br"), callers);
   let seconds = 0;
 
   async function load() {
@@ -72,7 +81,8 @@ export function limit(id) {
       const most = Math.max(1, ...(past?.days ?? []).map(hits));
       const rows = (past?.days ?? []).map((counts, back) => [back ? new Date(Date.now() - back * 864e5).toISOString().slice(0, 10) : "today", count(hits(counts)), count(counts.refused), count(counts.shadow), [bar(hits(counts) / most, "left"), " ", percent(over(counts), hits(counts))]]).filter((_, back) => back === 0 || hits(past.days[back]));
       put(days, el("h2", {}, "Days (UTC)"), table("Days", [["Day"], ["Hits", "num"], ["Refused", "num"], ["Shadow", "num"], ["Share over", "num"]], rows));
-      put(callers, el("h2", {}, "Most refused callers of this limit"), table("Callers", [["Caller", "name"], ["Refusals", "num"], [""]], page.callers.map((one) => [el("code", {}, one.caller), [count(one.refusals), one.error ? el("span", { class: "dim" }, ` ±${count(one.error)}`) : ""], one.entries && el("a", { class: "button small", href: `#/try/${encodeURIComponent(JSON.stringify({ domain: one.domain, entries: one.entries }))}` }, "What is left")]), "No caller of this limit is among the most refused."));
+      put(found, (page.findings ?? []).map((one) => [el("br"), finding(one)]), page.demand && [el("br"), demand(page.demand)]);
+      put(callers, el("h2", {}, "Most refused callers of this limit"), table("Callers", [["Caller", "name"], ["Refusals", "num"], ["Action"]], page.callers.map((one) => [el("code", {}, one.caller), [count(one.refusals), one.error ? el("span", { class: "dim" }, ` ±${count(one.error)}`) : ""], one.entries && el("a", { class: "button small", href: `#/try/${encodeURIComponent(JSON.stringify({ domain: one.domain, entries: one.entries }))}` }, "What is left")]), "No caller of this limit is among the most refused."));
     } catch (error) {
       put(head, failed(error, load));
     }

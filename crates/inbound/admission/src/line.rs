@@ -82,6 +82,8 @@ pub struct Lines {
 struct Line {
     mode: WaitMode,
     members: VecDeque<LineMember>,
+    /// The longest time that a member had to wait in front: about one interval of the limit.
+    interval: Duration,
 }
 
 #[derive(Debug)]
@@ -136,7 +138,7 @@ impl Lines {
         if mode == WaitMode::Delay && self.waiting() >= bounds.waiting_max {
             return Err(LineFull);
         }
-        let new = || Line { mode, members: VecDeque::new() };
+        let new = || Line { mode, members: VecDeque::new(), interval: Duration::ZERO };
         let line = &mut lines.entry(key).or_insert_with(new).members;
         // The queue has a maximum of its own.
         if mode == WaitMode::Delay && line.len() >= bounds.line_max {
@@ -150,6 +152,25 @@ impl Lines {
         line.push_back(LineMember { ticket, front: Arc::clone(&front) });
         self.waiting.fetch_add(1, Ordering::Relaxed);
         Ok(Ticket { lines: Arc::clone(self), key, ticket, front })
+    }
+
+    /// How long a request that joins now will wait, about: one interval of the limit for each request up to it. [`None`]
+    /// if no interval is known yet.
+    pub fn expected(&self, wait: &LineWait) -> Option<Duration> {
+        let own = wait.refused.as_ref().map(|(after, _)| *after);
+        let lines = self.lines.lock();
+        let line = lines.get(&wait.line);
+        let known = line.map(|line| line.interval).filter(|interval| !interval.is_zero());
+        let interval = own.max(known)?;
+        let ahead = line.map_or(0, |line| u32::try_from(line.members.len()).unwrap_or(u32::MAX));
+        Some(interval.saturating_mul(ahead.saturating_add(1)))
+    }
+
+    /// Remembers how long the member in front has to wait.
+    fn note_interval(&self, key: LineKey, after: Duration) {
+        if let Some(line) = self.lines.lock().get_mut(&key) {
+            line.interval = line.interval.max(after);
+        }
     }
 
     /// Waits in line until `decide` admits the request, within these bounds.
@@ -184,6 +205,7 @@ impl Lines {
                 if began.elapsed().saturating_add(after) > bounds.wait_max {
                     return Err(refusal);
                 }
+                self.note_interval(line, after);
                 sleep(after).await;
             }
             let again = match decide().await {

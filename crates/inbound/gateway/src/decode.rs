@@ -24,7 +24,7 @@ use super::describe::{Description, Identity, RequestView};
 use super::encode::{self, Answer, Fault};
 use super::forward::Hop;
 use super::head::{HeadCheck, Target, examine};
-use super::queue::{QUEUE_PATH, QueueId};
+use super::queue::{QUEUE_PATH, QueueId, RESPONSE_SUFFIX};
 use super::route::{Route, find_route};
 use super::tally::Outcome;
 
@@ -185,9 +185,16 @@ impl<S: CounterStore, C: Clock> ActiveDocument<S, C> {
     }
 
     fn queued_state(&self, id: &str, client: &Negotiation) -> Answer {
-        match QueueId::parse(id).and_then(|id| self.state.queue.state(id)) {
-            Some(state) => encode::queued_state(state),
-            None => self.answers.fault(Fault::NoRoute, client),
-        }
+        let (id, wants_response) = match id.strip_suffix(RESPONSE_SUFFIX) {
+            Some(id) => (id, true),
+            None => (id, false),
+        };
+        let id = QueueId::parse(id);
+        let found = id.and_then(|id| Some((id, self.state.queue.state(id)?)));
+        let answer = found.and_then(|(id, state)| match wants_response {
+            true => encode::queued_response(state),
+            false => Some(encode::queued_state(id, &state)),
+        });
+        answer.unwrap_or_else(|| self.answers.fault(Fault::NoRoute, client))
     }
 }

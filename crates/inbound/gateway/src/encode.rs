@@ -2,15 +2,21 @@
 
 mod fault;
 
+use std::time::Duration;
+
 use bytes::Bytes;
-use http::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue, LOCATION};
+use http::header::{
+    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, RETRY_AFTER,
+};
 use http::{Response, StatusCode, Version};
 use tidegate_answers::{
     NO_STORE, Negotiation, PreparedAnswer, Refusal, Renderer, TemplateError, Templates,
 };
 
+use tidegate_engine::Nanos;
+
 use super::body::GatewayBody;
-use super::queue::{QUEUE_PATH, QueueId, QueuedState};
+use super::queue::{QUEUE_PATH, QueueId, QueuedState, RESPONSE_SUFFIX};
 use super::settings::AnswerSettings;
 pub(super) use fault::Fault;
 
@@ -18,6 +24,9 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
 const METHODS: HeaderValue =
     HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
+
+/// Says that the kept response is only the beginning.
+const TRUNCATED: HeaderName = HeaderName::from_static("tidegate-truncated");
 
 /// A response of the gateway.
 pub(super) type Answer = Response<GatewayBody>;
@@ -63,11 +72,17 @@ pub(super) fn bare_refusal() -> Answer {
     json(StatusCode::TOO_MANY_REQUESTS, "{}".into())
 }
 
-/// The response to a request that was queued: where its state can be read.
-pub(super) fn queued(id: QueueId) -> Answer {
+/// The response to a request that was queued: where its state can be read, and when it will be processed, about.
+pub(super) fn queued(id: QueueId, expected: Option<Duration>) -> Answer {
     let location = format!("{QUEUE_PATH}{id}");
-    let body = format!("{{\"state\":\"waiting\",\"location\":\"{location}\"}}");
+    let seconds = expected.map(|expected| expected.as_secs_f64());
+    let expected_field =
+        seconds.map_or_else(String::new, |seconds| format!(",\"expected_seconds\":{seconds:.3}"));
+    let body = format!("{{\"state\":\"waiting\",\"location\":\"{location}\"{expected_field}}}");
     let mut answer = json(StatusCode::ACCEPTED, body.into());
+    if let Some(seconds) = expected.map(|expected| Nanos::from(expected).as_secs_ceil()) {
+        answer.headers_mut().insert(RETRY_AFTER, seconds.into());
+    }
     if let Ok(location) = HeaderValue::from_str(&location) {
         answer.headers_mut().insert(LOCATION, location);
     }
@@ -75,15 +90,30 @@ pub(super) fn queued(id: QueueId) -> Answer {
 }
 
 /// The state of a queued request.
-pub(super) fn queued_state(state: QueuedState) -> Answer {
+pub(super) fn queued_state(id: QueueId, state: &QueuedState) -> Answer {
     let body = match state {
         QueuedState::Waiting => "{\"state\":\"waiting\"}".into(),
         QueuedState::Expired => "{\"state\":\"expired\"}".into(),
-        QueuedState::Done(status) => {
-            format!("{{\"state\":\"done\",\"status\":{}}}", status.as_u16()).into()
+        QueuedState::Done(response) => {
+            let status = response.status.as_u16();
+            let path = format!("{QUEUE_PATH}{id}{RESPONSE_SUFFIX}");
+            format!("{{\"state\":\"done\",\"status\":{status},\"response\":\"{path}\"}}").into()
         }
     };
     json(StatusCode::OK, body)
+}
+
+/// The response to a queued request, as its upstream sent it; [`None`] if there is none.
+pub(super) fn queued_response(state: QueuedState) -> Option<Answer> {
+    let QueuedState::Done(response) = state else { return None };
+    let mut answer = empty(response.status);
+    *answer.headers_mut() = response.headers;
+    answer.headers_mut().insert(CACHE_CONTROL, NO_STORE);
+    if response.truncated {
+        answer.headers_mut().insert(TRUNCATED, HeaderValue::from_static("true"));
+    }
+    *answer.body_mut() = GatewayBody::own(response.body);
+    Some(answer)
 }
 
 /// The response to `OPTIONS *`.

@@ -112,7 +112,10 @@ pub use describe::{NewApiKey, api_key_plans};
 pub use document::{DOCUMENT_BYTES_MAX, GatewayDocument, gateway_reference, gateway_schema};
 pub use log_queue::LogQueue;
 pub use metrics::{GATEWAY_METRICS, GatewayPage};
-pub use queue::{MemoryQueue, QueueFull, QueueId, QueuedRequest, QueuedState, RequestQueue};
+pub use queue::{
+    DurableQueue, MemoryQueue, QueueFull, QueueFuture, QueueId, QueuedRequest, QueuedResponse,
+    QueuedState, RequestQueue,
+};
 pub use refusal_samples::RefusedRequest;
 pub use service::{Gateway, GatewayFuture, GatewayParts};
 pub use settings::{

@@ -1,6 +1,7 @@
 //! A request in flight: waits for its limits, enters the gate, and is forwarded to its upstream.
 
 mod disconnect_guard;
+mod queued;
 mod upstream_guard;
 
 use std::error::Error as StdError;
@@ -11,22 +12,20 @@ use http::header::{CONNECTION, HeaderValue, UPGRADE};
 use http::request::Parts;
 use http::{Response, StatusCode, Version};
 use http_body::Body as _;
-use http_body_util::{BodyExt, Limited};
 use hyper::upgrade::OnUpgrade;
-use tidegate_admission::{Admission, EndGuard, Grant, LineWait, Refund};
+use tidegate_admission::{Admission, EndGuard, Grant, Refund};
 use tidegate_engine::{Clock, CounterStore, LimiterStage, contain, contain_future};
-use tidegate_overload::{Caller, Category, Entry, Pass, Refusal, SteadyClock};
+use tidegate_overload::{Category, Entry, Pass, Refusal, SteadyClock};
 use tidegate_server::ResponseDeadline;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use super::active_document::ActiveDocument;
 use super::body::{BodyProgress, BodyState, GatewayBody, RequestBody};
 use super::decode::{DecodedHead, PendingRequest};
-use super::encode::{self, Answer, Fault};
+use super::encode::{Answer, Fault};
 use super::forward::{Hop, ProvenanceContext, UpstreamRequest, remove_hop_by_hop, tunnel};
-use super::queue::{QueueId, QueuedRequest, QueuedState};
+use super::queue::ShedRequest;
 use super::route::Route;
-use super::tally::Outcome;
 use super::upstream::{SendError, SendOptions, UpstreamBody};
 use disconnect_guard::DisconnectGuard;
 use upstream_guard::UpstreamGuard;
@@ -125,7 +124,8 @@ impl<S: CounterStore, C: Clock> ActiveDocument<S, C> {
                 contain(LimiterStage::Record, || self.pay_refund(&request, refund));
                 let refusal = self.shed(&refusal);
                 match self.render_refusal(&mut request.pending.context, refusal) {
-                    Some((answer, outcome)) => {
+                    Some((mut answer, outcome)) => {
+                        answer.extensions_mut().insert(ShedRequest);
                         return self.finish(request.pending.context, answer, outcome);
                     }
                     None => GatePass::default(),
@@ -219,11 +219,8 @@ impl<S: CounterStore, C: Clock> ActiveDocument<S, C> {
             return guard.fault(Fault::UpstreamBroken);
         };
         let (answer, body) = answer.into_parts();
-        let body = match has_body {
-            // hyper may still be sending it.
-            true => UpstreamBody::Hyper(body),
-            false => lease.take_body(&answer, body),
-        };
+        let sent = progress.as_ref().is_some_and(|body| body.state() == BodyState::Complete);
+        let body = lease.take_body(&answer, body, !has_body || sent);
         let mut answer = Response::from_parts(answer, body);
         contain(LimiterStage::Record, || guard.charge_reported(answer.headers_mut()));
         guard.answered(answer.status(), lease);
@@ -247,110 +244,6 @@ impl<S: CounterStore, C: Clock> ActiveDocument<S, C> {
         let slots = guard.take_slots();
         let guard = EndGuard::new(guard);
         answer.map(|body| GatewayBody::of_upstream(body, timeouts.idle, end, guard, slots))
-    }
-}
-
-/// Queued requests (`when_over: queue`).
-impl<S: CounterStore, C: Clock> ActiveDocument<S, C> {
-    /// Stores a request, and answers where its state can be read.
-    async fn enqueue(
-        self: Arc<Self>,
-        request: Box<InFlightRequest>,
-        wait: Box<LineWait>,
-    ) -> Answer {
-        let InFlightRequest { hop, mut pending, head, body, progress } = *request;
-        let limited = Limited::new(body, self.settings.queue.body_bytes_max.to_usize());
-        let Ok(whole) = limited.collect().await else {
-            let state = progress.map(|progress| progress.state());
-            let fault = state.map_or(Fault::BodyTooLarge, fault_of_body);
-            return self.fault(pending.context, fault);
-        };
-        let caller = self.caller_of(&hop, &pending, &head);
-        let request = QueuedRequest { head, body: whole.to_bytes(), caller };
-        let Ok(id) = self.state.queue.push(request) else {
-            let Some(description) = &pending.description else {
-                return self.fault(pending.context, Fault::BodyTooLarge);
-            };
-            let refusal = self.pipeline().give_up(*wait, &description.described).await;
-            let cause = refusal.cause;
-            let (answer, outcome) = self
-                .render_refusal(&mut pending.context, refusal)
-                // The body has been read, so that the request cannot be forwarded.
-                .unwrap_or_else(|| (encode::bare_refusal(), Outcome::Refused(cause)));
-            return self.finish(pending.context, answer, outcome);
-        };
-        let context = pending.context.for_queue();
-        let answer = self.finish(pending.context, encode::queued(id), Outcome::Kept);
-        // The client has been answered, so its deadline does not apply.
-        let screened =
-            pending.screened.map(|(screened, category)| (screened.without_deadline(), category));
-        let pending = PendingRequest { context, screened, ..pending };
-        tokio::spawn(Arc::clone(&self).process_queued(hop, pending, wait, id));
-        answer
-    }
-
-    /// The caller of a request, who has a share of the queue.
-    fn caller_of(&self, hop: &Hop, pending: &PendingRequest, head: &Parts) -> Caller {
-        let PendingRequest { context, route, target, .. } = pending;
-        let needs = self.categories.needs();
-        let identity = self.identities.identify(needs, head, context.began).unwrap_or_default();
-        let decoded = DecodedHead { head, target, client: context.client, hop, body_bytes: None };
-        self.categories.caller(&decoded.with(route, &identity))
-    }
-
-    /// Processes a queued request when its limits admit it.
-    async fn process_queued(
-        self: Arc<Self>,
-        hop: Arc<Hop>,
-        mut pending: PendingRequest,
-        wait: Box<LineWait>,
-        id: QueueId,
-    ) {
-        let end = Instant::now().checked_add(self.settings.queue.wait_max);
-        let granted = match &pending.description {
-            None => Ok(Grant::unlimited()),
-            Some(description) => {
-                let patience = self.queue_patience();
-                self.pipeline().wait_in_line(*wait, &description.described, patience).await
-            }
-        };
-        let Ok(mut grant) = granted else {
-            self.state.counters.kept.count(Outcome::Expired);
-            return self.state.queue.settle(id, QueuedState::Expired);
-        };
-        // It stays in the queue until its turn.
-        grant.wait_for_turn().await;
-        let entered = self.enter_gate_until(&mut pending, end).await;
-        let Some(QueuedRequest { head, body, .. }) = self.state.queue.take(id) else {
-            self.state.counters.kept.count(Outcome::Expired);
-            return self.state.queue.settle(id, QueuedState::Expired);
-        };
-        let body = RequestBody::whole(body);
-        let request = Box::new(InFlightRequest { hop, pending, head, body, progress: None });
-        let answer = self.forward_entered(request, grant, entered).await;
-        self.state.queue.settle(id, QueuedState::Done(answer.status()));
-        // Read to its end, so that the upstream's response is not cut off.
-        let mut body = answer.into_body();
-        while let Some(Ok(_)) = body.frame().await {}
-    }
-
-    /// Enters the gate with a queued request. No client comes back for it, so the gateway retries as a client would.
-    async fn enter_gate_until(
-        &self,
-        pending: &mut PendingRequest,
-        end: Option<Instant>,
-    ) -> Result<GatePass, Refusal> {
-        loop {
-            let refusal = match self.enter_gate(pending).await {
-                Ok(entered) => return Ok(entered),
-                Err(refusal) => refusal,
-            };
-            let again = Instant::now().checked_add(refusal.retry_after.into());
-            match again.filter(|again| Some(*again) <= end) {
-                Some(again) => sleep_until(again).await,
-                None => return Err(refusal),
-            }
-        }
     }
 }
 

@@ -54,7 +54,7 @@ pub struct GatewayParts {
 
 /// A reverse proxy with every limiter. Clones are cheap and share all state.
 pub struct Gateway<S = MemoryStore, C = SystemClock> {
-    current: Arc<CurrentDocument<S, C>>,
+    pub(super) current: Arc<CurrentDocument<S, C>>,
     /// The other end of the connection.
     hop: Arc<Hop>,
 }
@@ -74,18 +74,11 @@ impl<S, C: Clock> Gateway<S, C> {
             (Some(log), Some(out)) => problems.take("access_log", AccessLog::start(&log, out)),
             _ => None,
         };
-        let (queue, memory_queue): (Arc<dyn RequestQueue>, _) = match parts.queue {
-            Some(queue) => (queue, None),
-            None => {
-                let queue = Arc::new(MemoryQueue::new(settings.queue));
-                (Arc::clone(&queue) as _, Some(queue))
-            }
-        };
+        let queue = parts.queue.unwrap_or_else(|| Arc::new(MemoryQueue::new(settings.queue)));
         let state = GatewayState {
             engine,
             waiting: WaitingRoom::default(),
             queue,
-            memory_queue,
             protection: parts.protection,
             log,
             samples: settings.sample_refusals.map(RefusalSamples::new),
@@ -111,9 +104,7 @@ impl<S, C: Clock> Gateway<S, C> {
         let _reloading = self.current.reloading.lock();
         let queue = settings.queue;
         let document = self.current.active.load_full().with(settings)?;
-        if let Some(memory_queue) = &document.state.memory_queue {
-            memory_queue.resize(queue);
-        }
+        document.state.queue.resize(queue);
         self.current.replace(document);
         Ok(())
     }
@@ -208,6 +199,8 @@ impl<S: CounterStore, C: Clock> Gateway<S, C> {
         let mut changes = self.current.changes.subscribe();
         let mut tasks = JoinSet::new();
         let mut maintained: Vec<(Arc<UpstreamGroup>, AbortHandle)> = Vec::new();
+        let recovering = self.clone();
+        tasks.spawn(async move { recovering.recover_queued().await });
         loop {
             changes.mark_unchanged();
             let document = self.current.active.load_full();

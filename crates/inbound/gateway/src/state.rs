@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use super::access_log::AccessLog;
 use super::active_document::ActiveDocument;
-use super::queue::{MemoryQueue, RequestQueue};
+use super::queue::RequestQueue;
 use super::refusal_samples::RefusalSamples;
 use super::request_ids::RequestIds;
 use super::tally::Tally;
@@ -23,8 +23,6 @@ pub(super) struct GatewayState<S, C> {
     pub(super) engine: Arc<Engine<S, C>>,
     pub(super) waiting: WaitingRoom,
     pub(super) queue: Arc<dyn RequestQueue>,
-    /// `queue`, if the gateway created it and therefore resizes it.
-    pub(super) memory_queue: Option<Arc<MemoryQueue>>,
     pub(super) protection: Option<Arc<Protection<SteadyClock>>>,
     pub(super) log: Option<AccessLog>,
     pub(super) samples: Option<RefusalSamples>,

@@ -8,6 +8,7 @@
 //! A request is retried only when the upstream cannot have seen it: the connection was refused, or closed before a byte
 //! was written. Any other failure is returned to the client, which knows whether a retry is safe.
 
+mod chunks;
 mod connect;
 mod fetch;
 mod handover;

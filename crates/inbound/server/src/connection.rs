@@ -7,20 +7,21 @@ use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
-use hyper::server::conn::{http1, http2};
+use hyper::server::conn::http2;
 use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use ipnet::IpNet;
-use tokio::io::AsyncReadExt as _;
+use tokio::io::{AsyncRead as _, ReadBuf};
 use tokio_rustls::TlsAcceptor;
 
 use super::batch_executor::BatchExecutor;
 use super::connection_state::{ConnectionState, Order};
+use super::http1::serve_http1;
 use super::listener::AcceptedSocket;
 use super::panic_guard::PanicGuard;
 use super::peer::Peer;
@@ -35,9 +36,6 @@ pub(super) const SEND_BUFFER_BYTES: usize = 32 * 1024;
 
 /// The smallest bound on streams that were reset before they were accepted: the default of `h2`.
 const PENDING_RESETS_MIN: usize = 20;
-
-/// The smallest buffer that hyper accepts for an HTTP/1.1 head.
-const HTTP1_BUFFER_BYTES_MIN: usize = 8 * 1024;
 
 /// The first bytes of an HTTP/2 connection.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -75,9 +73,9 @@ impl<F, S, B> ConnectionHandler for HttpHandler<F>
 where
     F: Fn(&Peer) -> S + Send + Sync + 'static,
     S: Service<Request<RequestBody>, Response = Response<B>, Error = Infallible>,
-    S: Send + Sync + 'static,
+    S: Unpin + Send + Sync + 'static,
     S::Future: Send + 'static,
-    B: Body<Data = Bytes> + Send + 'static,
+    B: Body<Data = Bytes> + Unpin + Send + 'static,
     B::Error: Into<Box<dyn StdError + Send + Sync>>,
 {
     fn limits(&self) -> &ConnectionLimits {
@@ -105,7 +103,10 @@ where
                 return;
             };
             state.set_handshaken();
-            let service = PanicGuard::new(make(&peer), Arc::clone(&state), held_bytes_max);
+            let exchange = Arc::default();
+            let inner = make(&peer);
+            let service =
+                PanicGuard::new(inner, Arc::clone(&state), held_bytes_max, Arc::clone(&exchange));
             let mut transport = CountedTransport::new(transport, Arc::clone(&state));
             let is_http2 = match protocol {
                 Protocol::Http2 => true,
@@ -118,29 +119,25 @@ where
                     is_http2
                 }
             };
-            let io = TokioIo::new(transport);
-            let ended = if is_http2 {
+            let ended: Result<(), Box<dyn StdError + Send + Sync>> = if is_http2 {
                 let builder = http2_builder(&limits, batch.clone());
                 // Boxed: it is large, and would enlarge the future of every HTTP/1.1 connection.
+                let io = TokioIo::new(transport);
                 let mut connection = Box::pin(builder.serve_connection(io, service));
-                drive(connection.as_mut(), http2::Connection::graceful_shutdown, &batch, &state)
-                    .await
+                let finish = http2::Connection::graceful_shutdown;
+                drive(connection.as_mut(), finish, &batch, &state).await.map_err(Into::into)
             } else {
-                // The connection may be upgraded to another protocol.
-                let connection = http1_builder(&limits).serve_connection(io, service);
-                let connection = pin!(connection.with_upgrades());
-                let finish = http1::UpgradeableConnection::graceful_shutdown;
-                drive(connection, finish, &batch, &state).await
+                serve_http1(transport, service, &exchange, &limits, &state).await
             };
             if let Err(error) = ended {
-                let error: &dyn StdError = &error;
+                let error: &dyn StdError = &*error;
                 tracing::debug!(door = state.door(), error, "connection failed");
             }
         })
     }
 }
 
-/// Polls a connection until it ends or is cut.
+/// Polls an HTTP/2 connection until it ends or is cut.
 async fn drive<C, E>(
     mut connection: Pin<&mut C>,
     finish: impl Fn(Pin<&mut C>),
@@ -254,27 +251,25 @@ pub(super) fn pending_resets_max(limits: &ConnectionLimits) -> usize {
 /// Whether the client begins with the preface of HTTP/2. Whatever was read is read again by hyper: with one read, so
 /// that the head of a request does not double hyper's buffer.
 async fn begins_with_preface(transport: &mut CountedTransport) -> io::Result<bool> {
-    let mut read = BytesMut::with_capacity(FIRST_READ_BYTES);
+    let mut read = Vec::new();
     while read.len() < PREFACE.len() && PREFACE.starts_with(&read) {
-        if transport.read_buf(&mut read).await? == 0 {
+        let before = read.len();
+        // On the stack: a connection that is silent holds no buffer.
+        poll_fn(|cx| {
+            let mut bytes = [0; FIRST_READ_BYTES];
+            let mut buffer = ReadBuf::new(&mut bytes);
+            ready!(Pin::new(&mut *transport).poll_read(cx, &mut buffer))?;
+            read.extend_from_slice(buffer.filled());
+            Poll::Ready(io::Result::Ok(()))
+        })
+        .await?;
+        if read.len() == before {
             break;
         }
     }
     let is_http2 = read.starts_with(PREFACE);
-    transport.unread(read.freeze());
+    transport.unread(&read);
     Ok(is_http2)
-}
-
-fn http1_builder(limits: &ConnectionLimits) -> http1::Builder {
-    let mut builder = http1::Builder::new();
-    let header_bytes_max = usize::try_from(limits.header_bytes_max).unwrap_or(usize::MAX);
-    builder
-        // The worker enforces the timeout; hyper would set a timer for each request.
-        .header_read_timeout(None)
-        // Otherwise hyper copies bodies into a buffer, which grows to the size of the largest frame and stays so.
-        .writev(true)
-        .max_buf_size(header_bytes_max.max(HTTP1_BUFFER_BYTES_MIN));
-    builder
 }
 
 fn http2_builder(limits: &ConnectionLimits, batch: BatchExecutor) -> http2::Builder<BatchExecutor> {

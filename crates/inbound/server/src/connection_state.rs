@@ -5,6 +5,7 @@
 //! decides which limit is exceeded, and the [`Order`] goes back to the task through [`ConnectionState`]. hyper's timers
 //! would cost each request an allocation and an entry in the timer wheel.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
@@ -71,6 +72,12 @@ pub(super) struct ConnectionState {
     held: AtomicU64,
     /// Whether all connections of the worker hold more than they should.
     crowded: AtomicBool,
+    /// Whether the HTTP/1.1 response in flight can be taken from hyper.
+    takeable: AtomicBool,
+    /// Whether it is being taken.
+    taken: AtomicBool,
+    /// Whether the body of an HTTP/1.1 request has not been read to its end.
+    request_open: AtomicBool,
 }
 
 impl ConnectionState {
@@ -93,6 +100,9 @@ impl ConnectionState {
             responses: Mutex::default(),
             held: AtomicU64::new(0),
             crowded: AtomicBool::new(false),
+            takeable: AtomicBool::new(false),
+            taken: AtomicBool::new(false),
+            request_open: AtomicBool::new(false),
         }
     }
 
@@ -201,6 +211,44 @@ impl ConnectionState {
         Poll::Pending
     }
 
+    /// Whether the client does not read as fast as the server writes.
+    pub(super) fn is_write_blocked(&self) -> bool {
+        self.write_blocked.load(Relaxed)
+    }
+
+    /// Records whether the body of the HTTP/1.1 request in flight has more to read.
+    pub(super) fn set_request_open(&self, is_open: bool) {
+        self.request_open.store(is_open, Relaxed);
+    }
+
+    /// Whether hyper still reads the body of the HTTP/1.1 request in flight.
+    pub(super) fn is_request_open(&self) -> bool {
+        self.request_open.load(Relaxed)
+    }
+
+    /// Sets whether the HTTP/1.1 response in flight can be taken from hyper.
+    pub(super) fn set_takeable(&self, is_takeable: bool) {
+        self.takeable.store(is_takeable, Relaxed);
+    }
+
+    /// Whether the HTTP/1.1 response in flight can be taken from hyper: not while hyper reads the body of the request.
+    pub(super) fn is_takeable(&self) -> bool {
+        self.takeable.load(Relaxed) && !self.is_request_open()
+    }
+
+    /// Sets whether a response is being taken from hyper.
+    pub(super) fn set_taken(&self, is_taken: bool) {
+        self.taken.store(is_taken, Relaxed);
+        if !is_taken {
+            self.set_unwritten(0);
+        }
+    }
+
+    /// Whether a response is being taken from hyper, which must not keep anything that it would write.
+    pub(super) fn is_taken(&self) -> bool {
+        self.taken.load(Relaxed)
+    }
+
     /// The responses whose bodies have not ended.
     pub(super) fn responses(&self) -> MutexGuard<'_, Responses> {
         self.responses.lock()
@@ -245,6 +293,19 @@ fn add(counter: &AtomicU64, more: u64) {
     counter.store(counter.load(Relaxed).wrapping_add(more), Relaxed);
 }
 
+/// A worker with more requests in flight than this has many.
+const REQUESTS_MANY: usize = 250;
+
+thread_local! {
+    /// The requests in flight of this worker.
+    static REQUESTS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Whether the worker of this thread has many requests in flight, so that each should hold little memory.
+pub fn has_many_requests() -> bool {
+    REQUESTS.get() > REQUESTS_MANY
+}
+
 /// A request in flight, counted as ended when dropped.
 #[derive(Debug)]
 pub(super) struct InFlightRequest(Arc<ConnectionState>);
@@ -252,6 +313,7 @@ pub(super) struct InFlightRequest(Arc<ConnectionState>);
 impl InFlightRequest {
     pub(super) fn begin(state: &Arc<ConnectionState>) -> Self {
         add(&state.begun, 1);
+        REQUESTS.set(REQUESTS.get().saturating_add(1));
         InFlightRequest(Arc::clone(state))
     }
 
@@ -263,6 +325,8 @@ impl InFlightRequest {
 impl Drop for InFlightRequest {
     fn drop(&mut self) {
         add(&self.0.ended, 1);
+        // A task ends on the thread of its worker.
+        REQUESTS.set(REQUESTS.get().saturating_sub(1));
     }
 }
 

@@ -55,6 +55,8 @@ mod batch_executor;
 mod calls;
 mod connection;
 mod connection_state;
+mod http1;
+mod long_response;
 mod panic_guard;
 mod peer;
 mod proxy_protocol;
@@ -87,6 +89,7 @@ use stats::Stats;
 use worker::{Phase, Worker, WorkerExit};
 
 pub use calls::{CallBody, CallBodyError};
+pub use connection_state::has_many_requests;
 pub use listener::OpenError;
 pub use peer::Peer;
 pub use request_body::RequestBody;
@@ -153,9 +156,9 @@ impl Server {
     ) -> Result<Vec<BoundEndpoint>, OpenError>
     where
         S: Service<Request<RequestBody>, Response = Response<B>, Error = Infallible>,
-        S: Clone + Send + Sync + 'static,
+        S: Clone + Unpin + Send + Sync + 'static,
         S::Future: Send + 'static,
-        B: Body<Data = Bytes> + Send + 'static,
+        B: Body<Data = Bytes> + Unpin + Send + 'static,
         B::Error: Into<Box<dyn StdError + Send + Sync>>,
     {
         self.open_for_peers(endpoint, move |_| service.clone())
@@ -172,9 +175,9 @@ impl Server {
     ) -> Result<Vec<BoundEndpoint>, OpenError>
     where
         S: Service<Request<RequestBody>, Response = Response<B>, Error = Infallible>,
-        S: Send + Sync + 'static,
+        S: Unpin + Send + Sync + 'static,
         S::Future: Send + 'static,
-        B: Body<Data = Bytes> + Send + 'static,
+        B: Body<Data = Bytes> + Unpin + Send + 'static,
         B::Error: Into<Box<dyn StdError + Send + Sync>>,
     {
         let Endpoint { name, addresses, protocol, tls, limits, proxy_protocol_from, pressure } =

@@ -13,14 +13,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
 use h2::Reason;
 use http::header::{CONNECTION, HeaderMap, HeaderValue};
 use http::{Request, Response, StatusCode, Version};
+use http_body::Body;
 use hyper::body::Incoming;
 use hyper::service::Service;
 use pin_project_lite::pin_project;
 
-use super::connection_state::{ConnectionState, InFlightRequest, Order};
+use super::connection_state::{ConnectionState, InFlightRequest, Order, has_many_requests};
+use super::long_response::{Exchange, ServeResult, TakeableRequest, TakeableResponse, Taken};
 use super::request_body::RequestBody;
 use super::response_body::{ResponseBody, ResponseExtensions};
 
@@ -42,15 +45,22 @@ pub(super) enum ServeError {
 }
 
 /// A service that counts requests and turns panics into errors.
-pub(super) struct PanicGuard<S> {
+pub(super) struct PanicGuard<S, B> {
     inner: S,
     state: Arc<ConnectionState>,
     held_bytes_max: u64,
+    exchange: Arc<Exchange<B>>,
 }
 
-impl<S> PanicGuard<S> {
-    pub(super) fn new(inner: S, state: Arc<ConnectionState>, held_bytes_max: u64) -> Self {
-        PanicGuard { inner, state, held_bytes_max }
+impl<S, B> PanicGuard<S, B> {
+    /// Requests and long responses that are taken from hyper are put into `exchange`.
+    pub(super) fn new(
+        inner: S,
+        state: Arc<ConnectionState>,
+        held_bytes_max: u64,
+        exchange: Arc<Exchange<B>>,
+    ) -> Self {
+        PanicGuard { inner, state, held_bytes_max, exchange }
     }
 
     /// Counts the head of an HTTP/2 request as held. `None` when the connection holds too much.
@@ -64,6 +74,18 @@ impl<S> PanicGuard<S> {
         // The first request of a connection passes, whatever its size.
         (held == 0 || held.saturating_add(bytes) <= most)
             .then(|| HeldBytes::new(&self.state, bytes))
+    }
+}
+
+/// Copies a head out of hyper's buffer, of which it holds all.
+fn copy_head<B>(request: &mut Request<B>) {
+    for value in request.headers_mut().values_mut() {
+        if let Ok(copy) = HeaderValue::from_bytes(value.as_bytes()) {
+            *value = copy;
+        }
+    }
+    if let Ok(copy) = request.uri().to_string().parse() {
+        *request.uri_mut() = copy;
     }
 }
 
@@ -94,25 +116,55 @@ impl Drop for HeldBytes {
     }
 }
 
-impl<S, B> Service<Request<Incoming>> for PanicGuard<S>
+impl<S, B> Service<Request<Incoming>> for PanicGuard<S, B>
 where
     S: Service<Request<RequestBody>, Response = Response<B>, Error = Infallible>,
+    S::Future: Send + 'static,
+    B: Body<Data = Bytes> + Unpin + Send + 'static,
 {
     type Response = Response<ResponseBody<B>>;
     type Error = ServeError;
-    type Future = PanicGuardFuture<S::Future>;
+    type Future = HyperFuture<S::Future, B>;
 
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        let is_http1 = request.version() != Version::HTTP_2;
+        if is_http1 && let Some(response) = self.exchange.take_answer() {
+            return HyperFuture::Answered { response: Some(response) };
+        }
+        let takes = is_http1 && has_many_requests() && request.body().is_end_stream();
+        if takes {
+            copy_head(&mut request);
+        }
+        let future = self.guard(request);
+        match future.takeable {
+            Some((_, takeable)) if takes => {
+                self.state.set_taken(true);
+                self.exchange.put(Taken::Request(Box::pin(future), takeable));
+                HyperFuture::Taken
+            }
+            _ => HyperFuture::Running { future },
+        }
+    }
+}
+
+impl<S, B> PanicGuard<S, B>
+where
+    S: Service<Request<RequestBody>, Response = Response<B>, Error = Infallible>,
+{
+    fn guard(&self, request: Request<Incoming>) -> PanicGuardFuture<S::Future, B> {
         let in_flight = Some(InFlightRequest::begin(&self.state));
         let is_http2 = request.version() == Version::HTTP_2;
-        let mut held = None;
+        let (mut held, mut takeable) = (None, None);
         if is_http2 {
             held = self.hold_head(request.headers());
             if held.is_none() {
                 let error = ServeError::TooMuchHeld(Reason::REFUSED_STREAM.into());
                 let inner = FutureOrError::Failed { error: Some(error) };
-                return PanicGuardFuture { inner, in_flight, is_http2, held };
+                return PanicGuardFuture { inner, in_flight, is_http2, held, takeable };
             }
+        } else {
+            let request = TakeableRequest::of(&request);
+            takeable = request.map(|request| (Arc::clone(&self.exchange), request));
         }
         let request = request.map(|body| RequestBody::new(body, &self.state));
         // Unwind safe: whatever state the panic left inconsistent belongs to the request, which is dropped.
@@ -124,7 +176,43 @@ where
                 FutureOrError::Failed { error: Some(ServeError::Panic) }
             }
         };
-        PanicGuardFuture { inner, in_flight, is_http2, held }
+        PanicGuardFuture { inner, in_flight, is_http2, held, takeable }
+    }
+}
+
+pin_project! {
+    /// What hyper waits for.
+    #[project = HyperFutureProjection]
+    pub(super) enum HyperFuture<F, B> {
+        Running {
+            #[pin]
+            future: PanicGuardFuture<F, B>,
+        },
+        // The connection's task waits for it.
+        Taken,
+        // It was taken, and has been answered.
+        Answered {
+            response: Option<ServeResult<B>>,
+        },
+    }
+}
+
+impl<F, B> Future for HyperFuture<F, B>
+where
+    F: Future<Output = Result<Response<B>, Infallible>>,
+    B: Body<Data = Bytes> + Unpin,
+{
+    type Output = ServeResult<B>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.project() {
+            HyperFutureProjection::Running { future } => future.poll(cx),
+            HyperFutureProjection::Taken => Poll::Pending,
+            HyperFutureProjection::Answered { response } => match response.take() {
+                Some(response) => Poll::Ready(response),
+                None => Poll::Pending,
+            },
+        }
     }
 }
 
@@ -144,21 +232,24 @@ pin_project! {
 
 pin_project! {
     /// The response, or [`ServeError`].
-    pub(super) struct PanicGuardFuture<F> {
+    pub(super) struct PanicGuardFuture<F, B> {
         #[pin]
         inner: FutureOrError<F>,
         // Taken by the response.
         in_flight: Option<InFlightRequest>,
         is_http2: bool,
         held: Option<HeldBytes>,
+        // For a request that can be taken from hyper.
+        takeable: Option<(Arc<Exchange<B>>, TakeableRequest)>,
     }
 }
 
-impl<F, B> Future for PanicGuardFuture<F>
+impl<F, B> Future for PanicGuardFuture<F, B>
 where
     F: Future<Output = Result<Response<B>, Infallible>>,
+    B: Body<Data = Bytes> + Unpin,
 {
-    type Output = Result<Response<ResponseBody<B>>, ServeError>;
+    type Output = ServeResult<B>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
@@ -178,7 +269,7 @@ where
         *this.held = None;
         match polled {
             Ok(Poll::Ready(Ok(response))) => {
-                Poll::Ready(Ok(track(response, in_flight, *this.is_http2)))
+                Poll::Ready(Ok(track(response, in_flight, *this.is_http2, this.takeable.take())))
             }
             Ok(Poll::Ready(Err(never))) => match never {},
             Ok(Poll::Pending) => Poll::Pending,
@@ -191,17 +282,21 @@ where
 }
 
 /// Tracks a response until its body has ended.
-fn track<B>(
+fn track<B: Body<Data = Bytes> + Unpin>(
     mut response: Response<B>,
     in_flight: InFlightRequest,
     is_http2: bool,
+    takeable: Option<(Arc<Exchange<B>>, TakeableRequest)>,
 ) -> Response<ResponseBody<B>> {
     let closes = !is_http2 && in_flight.state().order() >= Order::Announce;
     if closes && response.status() != StatusCode::SWITCHING_PROTOCOLS {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     let extensions = ResponseExtensions::of(response.extensions());
-    response.map(|body| ResponseBody::new(body, in_flight, is_http2, extensions))
+    let takeable = takeable.and_then(|(exchange, request)| {
+        Some((exchange, TakeableResponse::of(&response, request)?))
+    });
+    response.map(|body| ResponseBody::new(body, in_flight, is_http2, extensions, takeable))
 }
 
 /// Counts and logs a panic.

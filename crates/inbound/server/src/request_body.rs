@@ -21,6 +21,7 @@ pub struct RequestBody {
 
 impl RequestBody {
     pub(super) fn new(incoming: Incoming, state: &Arc<ConnectionState>) -> Self {
+        state.set_request_open(!incoming.is_end_stream());
         RequestBody { incoming, state: Arc::clone(state), waits: false }
     }
 
@@ -43,6 +44,9 @@ impl Body for RequestBody {
         let this = self.get_mut();
         let polled = Pin::new(&mut this.incoming).poll_frame(cx);
         this.set_waits(polled.is_pending());
+        if matches!(polled, Poll::Ready(None)) || this.incoming.is_end_stream() {
+            this.state.set_request_open(false);
+        }
         polled
     }
 

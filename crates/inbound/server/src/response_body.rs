@@ -14,10 +14,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Extensions;
 use http_body::{Body, Frame, SizeHint};
-use pin_project_lite::pin_project;
 use tokio::time::Instant;
 
 use super::connection_state::{ConnectionState, InFlightRequest};
+use super::long_response::{Exchange, TakeableResponse, Taken};
 use super::settings::{ConnectionLimits, Pressure};
 
 /// HTTP/2 data is passed on in pieces of this size, so that the progress of a slow client is seen.
@@ -279,6 +279,7 @@ impl ResponseGuard {
 impl Drop for ResponseGuard {
     fn drop(&mut self) {
         self.hold(0);
+        self.state().set_takeable(false);
         self.state().responses().remove(self.key);
     }
 }
@@ -296,16 +297,69 @@ impl ResponseExtensions {
     }
 }
 
-pin_project! {
-    /// The body of a response, with its record.
-    pub(super) struct ResponseBody<B> {
-        #[pin]
-        inner: B,
-        // The rest of a frame that is passed on in pieces.
-        rest: Bytes,
-        is_http2: bool,
-        guard: ResponseGuard,
+/// The body of a service with its record.
+#[derive(Debug)]
+pub(super) struct TrackedBody<B> {
+    inner: B,
+    guard: ResponseGuard,
+}
+
+impl<B: Body<Data = Bytes> + Unpin> TrackedBody<B> {
+    /// The next frame. Data waits for the client until the next call.
+    pub(super) fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        let frame = self.poll_unnoted(cx);
+        if let Poll::Ready(Some(Ok(frame))) = &frame
+            && let Some(data) = frame.data_ref()
+        {
+            self.guard.note(Turn::Client, length(data));
+        }
+        frame
     }
+
+    /// The next frame. Data is noted when it is passed on.
+    fn poll_unnoted(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        let frame = Pin::new(&mut self.inner).poll_frame(cx);
+        match &frame {
+            Poll::Pending => {
+                self.guard.hold(0);
+                self.guard.note(Turn::Service, 0);
+            }
+            Poll::Ready(Some(Ok(frame))) => {
+                if let Some(data) = frame.data_ref() {
+                    self.guard.hold(length(data));
+                }
+            }
+            Poll::Ready(_) => {}
+        }
+        frame
+    }
+
+    /// Whether nothing follows.
+    pub(super) fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+}
+
+/// The body of a response as hyper sees it.
+pub(super) struct ResponseBody<B> {
+    /// None when it was taken from hyper.
+    body: Option<TrackedBody<B>>,
+    writer: BodyWriter<B>,
+}
+
+/// Who writes a body.
+enum BodyWriter<B> {
+    /// HTTP/2; with the rest of a frame that is passed on in pieces.
+    Http2(Bytes),
+    Http1,
+    /// HTTP/1.1, until the response is taken from hyper.
+    Http1UntilTaken(Arc<Exchange<B>>, TakeableResponse),
 }
 
 impl<B> ResponseBody<B> {
@@ -314,15 +368,22 @@ impl<B> ResponseBody<B> {
         request: InFlightRequest,
         is_http2: bool,
         extensions: ResponseExtensions,
+        taken: Option<(Arc<Exchange<B>>, TakeableResponse)>,
     ) -> Self {
         let ResponseExtensions { deadline, stall } = extensions;
         let key = request.state().responses().insert(deadline.map(|deadline| deadline.0), stall);
+        request.state().set_takeable(taken.is_some());
         let guard = ResponseGuard { request, key, held: 0 };
-        ResponseBody { inner, rest: Bytes::new(), is_http2, guard }
+        let writer = match taken {
+            _ if is_http2 => BodyWriter::Http2(Bytes::new()),
+            Some((exchange, response)) => BodyWriter::Http1UntilTaken(exchange, response),
+            None => BodyWriter::Http1,
+        };
+        ResponseBody { body: Some(TrackedBody { inner, guard }), writer }
     }
 }
 
-impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
+impl<B: Body<Data = Bytes> + Unpin> Body for ResponseBody<B> {
     type Data = Bytes;
     type Error = B::Error;
 
@@ -330,45 +391,44 @@ impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
-        let this = self.project();
-        if !*this.is_http2 {
-            ready!(this.guard.state().poll_unwritten_below(UNWRITTEN_BYTES_MAX, cx));
-        }
-        if this.rest.is_empty() {
-            let frame = this.inner.poll_frame(cx);
-            let Poll::Ready(frame) = frame else {
-                this.guard.hold(0);
-                this.guard.note(Turn::Service, 0);
+        let ResponseBody { body: place, writer } = self.get_mut();
+        let Some(body) = place else { return Poll::Pending };
+        let state = body.guard.state();
+        match writer {
+            BodyWriter::Http2(rest) => return poll_piece(body, rest, cx),
+            BodyWriter::Http1UntilTaken(exchange, response)
+                if (response.is_long() || state.is_taken()) && state.is_takeable() =>
+            {
+                state.set_taken(true);
+                if let Some(body) = place.take() {
+                    exchange.put(Taken::Response(body, *response));
+                }
                 return Poll::Pending;
-            };
-            let data = match frame.map(|frame| frame.map(Frame::into_data)) {
-                Some(Ok(Ok(data))) => data,
-                Some(Ok(Err(other))) => return Poll::Ready(Some(Ok(other))),
-                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
-                None => return Poll::Ready(None),
-            };
-            this.guard.hold(length(&data));
-            *this.rest = data;
+            }
+            BodyWriter::Http1UntilTaken(..) | BodyWriter::Http1 => {}
         }
-        let piece = match *this.is_http2 && this.rest.len() > PIECE_BYTES {
-            true => this.rest.split_to(PIECE_BYTES),
-            false => std::mem::take(this.rest),
-        };
-        let bytes = length(&piece);
-        this.guard.note(Turn::Client, bytes);
-        if !*this.is_http2 {
-            this.guard.state().record_unwritten(bytes);
+        ready!(state.poll_unwritten_below(UNWRITTEN_BYTES_MAX, cx));
+        let frame = ready!(body.poll_frame(cx));
+        if let Some(Ok(frame)) = &frame
+            && let Some(data) = frame.data_ref()
+        {
+            body.guard.state().record_unwritten(length(data));
+            if let BodyWriter::Http1UntilTaken(_, response) = writer {
+                response.count(length(data));
+            }
         }
-        Poll::Ready(Some(Ok(Frame::data(piece))))
+        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.rest.is_empty() && self.inner.is_end_stream()
+        let has_rest = matches!(&self.writer, BodyWriter::Http2(rest) if !rest.is_empty());
+        !has_rest && self.body.as_ref().is_some_and(TrackedBody::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        let rest = length(&self.rest);
-        let inner = self.inner.size_hint();
+        let inner = self.body.as_ref().map_or_else(SizeHint::new, |body| body.inner.size_hint());
+        let BodyWriter::Http2(rest) = &self.writer else { return inner };
+        let rest = length(rest);
         if rest == 0 {
             return inner;
         }
@@ -379,6 +439,28 @@ impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
         }
         hint
     }
+}
+
+/// The next piece of a body over HTTP/2.
+fn poll_piece<B: Body<Data = Bytes> + Unpin>(
+    body: &mut TrackedBody<B>,
+    rest: &mut Bytes,
+    cx: &mut Context<'_>,
+) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+    if rest.is_empty() {
+        *rest = match ready!(body.poll_unnoted(cx)).map(|frame| frame.map(Frame::into_data)) {
+            Some(Ok(Ok(data))) => data,
+            Some(Ok(Err(other))) => return Poll::Ready(Some(Ok(other))),
+            Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+            None => return Poll::Ready(None),
+        };
+    }
+    let piece = match rest.len() > PIECE_BYTES {
+        true => rest.split_to(PIECE_BYTES),
+        false => std::mem::take(rest),
+    };
+    body.guard.note(Turn::Client, length(&piece));
+    Poll::Ready(Some(Ok(Frame::data(piece))))
 }
 
 fn length(bytes: &Bytes) -> u64 {

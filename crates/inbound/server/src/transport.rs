@@ -3,7 +3,7 @@
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -30,6 +30,9 @@ pub(super) fn register(accepted: AcceptedSocket) -> io::Result<Socket> {
 /// Vectored writes up to this size are copied and written as one: a vectored write costs the kernel more.
 const COPIED_BYTES_MAX: usize = 4 * 1024;
 
+/// What is read at once to notice that a client has disconnected.
+const DISCONNECT_READ_BYTES: usize = 512;
+
 /// A transport that records reads and writes in the connection's state.
 #[derive(Debug)]
 pub(super) struct CountedTransport {
@@ -37,16 +40,78 @@ pub(super) struct CountedTransport {
     state: Arc<ConnectionState>,
     /// Bytes that were read and recorded already, to be read again.
     read_ahead: Bytes,
+    /// Bytes that hyper has written and the client did not take, while a response is taken from hyper.
+    unsent: Vec<u8>,
 }
 
 impl CountedTransport {
     pub(super) fn new(transport: Transport, state: Arc<ConnectionState>) -> Self {
-        CountedTransport { transport, state, read_ahead: Bytes::new() }
+        CountedTransport { transport, state, read_ahead: Bytes::new(), unsent: Vec::new() }
     }
 
-    /// Lets these bytes be read again.
-    pub(super) fn unread(&mut self, bytes: Bytes) {
-        self.read_ahead = bytes;
+    /// Lets these bytes be read again, before any that are to be read again already.
+    pub(super) fn unread(&mut self, bytes: &[u8]) {
+        self.read_ahead = match self.read_ahead.is_empty() {
+            true => Bytes::copy_from_slice(bytes),
+            false => [bytes, &self.read_ahead].concat().into(),
+        };
+    }
+
+    /// The bytes that the client did not take while a response was taken from hyper.
+    pub(super) fn take_unsent(&mut self) -> Bytes {
+        std::mem::take(&mut self.unsent).into()
+    }
+
+    /// Records that the client does not read as fast as the server writes.
+    pub(super) fn record_blocked(&self) {
+        self.state.record_write(None);
+    }
+
+    /// Ready with an error when the client has disconnected. Reads for that, until it has read something.
+    pub(super) fn poll_disconnect(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.read_ahead.is_empty() {
+            return Poll::Pending;
+        }
+        let mut bytes = [0; DISCONNECT_READ_BYTES];
+        let mut buffer = ReadBuf::new(&mut bytes);
+        ready!(Pin::new(&mut *self).poll_read(cx, &mut buffer))?;
+        if buffer.filled().is_empty() {
+            return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+        }
+        self.read_ahead = Bytes::copy_from_slice(buffer.filled());
+        Poll::Pending
+    }
+
+    /// Writes what was kept. Nothing may overtake it.
+    pub(super) fn poll_unsent(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.unsent.is_empty() {
+            let polled = Pin::new(&mut self.transport).poll_write(cx, &self.unsent);
+            record_write(&self.state, &polled);
+            let written = ready!(polled)?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.unsent.drain(..written);
+        }
+        // Frees the buffer.
+        self.unsent = Vec::new();
+        Poll::Ready(Ok(()))
+    }
+
+    /// Keeps what hyper writes and the client does not take, if the response is taken from hyper.
+    fn or_keep(
+        &mut self,
+        written: Poll<io::Result<usize>>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if written.is_ready() || !self.state.is_taken() {
+            return written;
+        }
+        let before = self.unsent.len();
+        for slice in slices {
+            self.unsent.extend_from_slice(slice);
+        }
+        Poll::Ready(Ok(self.unsent.len().saturating_sub(before)))
     }
 }
 
@@ -56,7 +121,7 @@ impl AsyncRead for CountedTransport {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let CountedTransport { transport, state, read_ahead } = self.get_mut();
+        let CountedTransport { transport, state, read_ahead, .. } = self.get_mut();
         if !read_ahead.is_empty() {
             let bytes = read_ahead.split_to(read_ahead.len().min(buffer.remaining()));
             buffer.put_slice(&bytes);
@@ -83,10 +148,13 @@ impl AsyncWrite for CountedTransport {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let CountedTransport { transport, state, .. } = self.get_mut();
-        let polled = Pin::new(transport).poll_write(cx, bytes);
-        record_write(state, &polled);
-        polled
+        let this = self.get_mut();
+        let mut polled = this.poll_unsent(cx)?.map(|()| Ok(0));
+        if polled.is_ready() {
+            polled = Pin::new(&mut this.transport).poll_write(cx, bytes);
+            record_write(&this.state, &polled);
+        }
+        this.or_keep(polled, &[IoSlice::new(bytes)])
     }
 
     fn poll_write_vectored(
@@ -107,10 +175,13 @@ impl AsyncWrite for CountedTransport {
             }
             return self.poll_write(cx, copy.get(..end).unwrap_or_default());
         }
-        let CountedTransport { transport, state, .. } = self.get_mut();
-        let polled = Pin::new(transport).poll_write_vectored(cx, slices);
-        record_write(state, &polled);
-        polled
+        let this = self.get_mut();
+        let mut polled = this.poll_unsent(cx)?.map(|()| Ok(0));
+        if polled.is_ready() {
+            polled = Pin::new(&mut this.transport).poll_write_vectored(cx, slices);
+            record_write(&this.state, &polled);
+        }
+        this.or_keep(polled, slices)
     }
 
     fn is_write_vectored(&self) -> bool {

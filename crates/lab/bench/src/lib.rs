@@ -74,6 +74,9 @@ enum Part {
     /// Writes how long each insert took.
     #[command(hide = true)]
     Growth { name: ContestantName, keys: u64 },
+    /// Prints by how many bytes the process grows with so many records in a queue.
+    #[command(hide = true)]
+    ForwardMemory { records: u64 },
 }
 
 /// The program `tidegate-bench`: prints the tables that its arguments ask for.
@@ -88,6 +91,7 @@ pub fn run() -> ExitCode {
             tables::memory::measure(name, keys, key_bytes)
         }
         Some(Part::Growth { name, keys }) => tables::growth::measure(name, keys),
+        Some(Part::ForwardMemory { records }) => tables::forward::measure_memory(records),
     })
 }
 

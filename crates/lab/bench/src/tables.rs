@@ -4,6 +4,7 @@ mod allocations;
 mod column;
 mod decision;
 mod engine;
+pub(crate) mod forward;
 mod gateway;
 pub(crate) mod growth;
 mod leased;
@@ -15,6 +16,7 @@ mod replay;
 mod rules;
 mod server_figures;
 mod service;
+mod sight;
 
 use std::path::PathBuf;
 use std::{fs, thread};
@@ -52,8 +54,12 @@ pub(crate) enum Topic {
     OverloadCheck,
     /// Leased limits beside exact ones and a store in memory, over the network.
     Leased,
+    /// History, samples of callers, the tail and the dashboard.
+    Sight,
     /// Recorded traffic through rules, beside programs that only count it.
     Replay,
+    /// The forwarder against a throttled service, beside other clients.
+    Forward,
 }
 
 /// Paths of other programs to compare with.
@@ -120,7 +126,9 @@ impl Topic {
             Topic::Gateway => gateway::table(scale, tools),
             Topic::OverloadCheck => overload_check::table(scale),
             Topic::Leased => leased::table(scale, tools),
+            Topic::Sight => sight::table(scale),
             Topic::Replay => replay::table(scale, tools),
+            Topic::Forward => forward::table(scale),
         }
     }
 }

@@ -25,7 +25,11 @@ impl Corpus {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
         let elsewhere: &[&str] = match target {
             TargetName::Rules => &["../../../examples/rules", "../../decision/rules/tests/cases"],
-            TargetName::Config | TargetName::Json | TargetName::Rls | TargetName::Gateway => &[],
+            TargetName::Config
+            | TargetName::Json
+            | TargetName::Rls
+            | TargetName::Gateway
+            | TargetName::Delivery => &[],
         };
         Corpus {
             folder: here.join("corpus").join(target.as_str()),

@@ -4,6 +4,7 @@
 //! fuzzer catches panics.
 
 mod config;
+mod delivery;
 mod doors;
 mod gateway;
 mod json;
@@ -34,6 +35,8 @@ pub enum TargetName {
     Gateway,
     /// The readers of recordings.
     Logs,
+    /// The readers of a target's answers, and the check of destinations.
+    Delivery,
 }
 
 impl TargetName {
@@ -45,6 +48,7 @@ impl TargetName {
         TargetName::Rls,
         TargetName::Gateway,
         TargetName::Logs,
+        TargetName::Delivery,
     ];
 
     /// The name on the command line and of its folder in the corpus.
@@ -56,6 +60,7 @@ impl TargetName {
             TargetName::Rls => "rls",
             TargetName::Gateway => "gateway",
             TargetName::Logs => "logs",
+            TargetName::Delivery => "delivery",
         }
     }
 
@@ -67,6 +72,7 @@ impl TargetName {
             TargetName::Rls => Box::new(rls::RlsTarget::new()),
             TargetName::Gateway => Box::new(gateway::GatewayTarget::new()),
             TargetName::Logs => Box::new(logs::LogsTarget::new()),
+            TargetName::Delivery => Box::new(delivery::DeliveryTarget::new()),
         }
     }
 
@@ -78,6 +84,7 @@ impl TargetName {
             TargetName::Rls => Language::Message,
             TargetName::Gateway => Language::Http(gateway::WORDS),
             TargetName::Logs => Language::Text(logs::WORDS),
+            TargetName::Delivery => Language::Text(delivery::WORDS),
         }
     }
 }

@@ -57,6 +57,11 @@ fn the_gateway_answers_damaged_connections_and_forwards_only_what_it_wrote() {
 }
 
 #[test]
+fn damaged_answers_of_targets_have_an_outcome_within_bounds() {
+    assert!(run(TargetName::Delivery, 20_000) > 30);
+}
+
+#[test]
 fn ten_megabytes_of_nesting_do_no_harm() {
     let cases: [(TargetName, &[u8]); 8] = [
         (TargetName::Rules, b"["),

@@ -17,8 +17,8 @@ use tokio::time::{Instant, sleep_until};
 use crate::baseline::{BaselineClient, BaselineReport};
 use crate::service::ServiceError;
 
-/// Connections of one client; more requests wait.
-const CONNECTIONS_MAX: usize = 64;
+/// Connections of one client; more requests wait. At 20 ms for each request they carry 20,000 a second.
+const CONNECTIONS_MAX: usize = 400;
 /// Requests that wait for a connection.
 const REQUESTS_MAX: usize = 100_000;
 

@@ -1,5 +1,7 @@
 //! A clock for leases.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use rustix::time::{ClockId, clock_gettime};
 use tidegate_algorithms::{Clock, Timestamp};
 
@@ -15,4 +17,10 @@ impl Clock for BootClock {
         let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
         Timestamp::from_nanos(seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
     }
+}
+
+/// The time of day, for numbers that must grow from one document of a target to the next, on whichever machine.
+#[expect(clippy::disallowed_methods, reason = "no lease depends on it")]
+pub(crate) fn seconds_since_1970() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -5,10 +5,13 @@
 //! expired, records what this one wants, computes the fair shares, gives back the slots above its share, takes free ones
 //! up to it, and renews the rest. It does no I/O, so every store that can compare and set is enough.
 
+mod quotas;
+
 use serde::{Deserialize, Serialize};
 
-use crate::limits::{LimitsError, TargetLimits};
+use crate::limits::{LimitsError, TargetLimit, TargetLimits};
 use crate::pacing::Pace;
+use crate::quota::QuotaLedger;
 use crate::shares::{Pool, ShareRequest, fair_shares};
 
 /// The format that this version reads and writes.
@@ -33,6 +36,16 @@ pub struct CapacityDocument {
     last_number: u64,
     members: Vec<MemberEntry>,
     slots: Vec<SlotEntry>,
+    /// One for each limit over a long window, in their order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    quotas: Vec<QuotaLedger>,
+    /// The number of the chunk that was taken last.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    last_chunk: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// A target that is closed for a while, because it asked to wait.
@@ -156,6 +169,9 @@ impl CapacityDocument {
         settling: bool,
     ) -> Self {
         let slots = vec![SlotEntry(0, epoch); usize::from(limits.slots())];
+        let quotas = vec![QuotaLedger::default(); limits.quotas().count()];
+        // Numbers of an earlier document, which members may restore, begin elsewhere.
+        let last_chunk = if quotas.is_empty() { 0 } else { incarnation.wrapping_shl(16) };
         CapacityDocument {
             format: FORMAT,
             incarnation,
@@ -169,6 +185,8 @@ impl CapacityDocument {
             last_number: 0,
             members: Vec::new(),
             slots,
+            quotas,
+            last_chunk,
         }
     }
 
@@ -209,6 +227,9 @@ impl CapacityDocument {
         if self.slots.iter().any(|SlotEntry(owner, _)| *owner != 0 && self.member(*owner).is_none())
         {
             return inconsistent("a slot of an unknown member");
+        }
+        if self.quotas.len() != self.limits.quotas().count() {
+            return inconsistent("the number of quotas");
         }
         if self.brake_ppm > Pace::WHOLE {
             return inconsistent("the brake");
@@ -251,8 +272,9 @@ impl CapacityDocument {
 
     /// Replaces the limits of the running target. The number of slots stays.
     ///
-    /// Lower limits hold when each member has sent its next heartbeat. Until then members pace by the limits that they
-    /// know, and as each uses its part of the slots, all together stay below the higher of both.
+    /// Each member paces by the new limits from its next heartbeat on. Until then it uses its slots' part of the limits
+    /// that it knows, so that all together stay below the highest limits of the last lease. Raising need not wait for
+    /// the others for that reason.
     ///
     /// # Errors
     /// When the number of slots differs.
@@ -260,6 +282,15 @@ impl CapacityDocument {
         if limits.slots() != self.limits.slots() {
             return Err(LimitsError::Slots(limits.slots()));
         }
+        // What was taken of a quota stays counted if the quota is still there.
+        let kept = |limit: &TargetLimit| {
+            let same = |(old, _): &(&TargetLimit, &QuotaLedger)| {
+                old.dimension == limit.dimension && old.window_ms == limit.window_ms
+            };
+            let found = self.limits.quotas().zip(&self.quotas).find(same);
+            found.map(|(_, ledger)| ledger.clone()).unwrap_or_default()
+        };
+        self.quotas = limits.quotas().map(kept).collect();
         self.limits = limits;
         self.revision += 1;
         Ok(())
@@ -268,6 +299,16 @@ impl CapacityDocument {
     /// Ends the settling: every holder of a lost document has registered or expired.
     pub const fn settle(&mut self) {
         self.settling = false;
+    }
+
+    /// Settles once more, under a new incarnation: members may use capacity that they do not hold by this document.
+    /// Slots have no owner until members whose leases last register them again.
+    pub(crate) fn settle_again(&mut self, incarnation: u64) {
+        self.incarnation = incarnation;
+        self.settling = true;
+        for slot in &mut self.slots {
+            slot.0 = 0;
+        }
     }
 
     /// The beats of all members, for [`crate::Observer`].

@@ -13,9 +13,23 @@ use std::time::Duration;
 use tidegate_algorithms::{Nanos, Timestamp};
 
 use crate::document::{CapacityDocument, Grant, Heartbeat, SlotLease, TooManyMembers};
-use crate::limits::TargetLimits;
+use crate::limits::{Cost, TargetLimit, TargetLimits};
 use crate::pacing::Pace;
+use crate::quota::{self, QuotaBudget, QuotaDemand, QuotaLedger};
 use crate::shares::Pool;
+
+/// What a member does when the store is lost: its lease has ended, and so have those of the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum StoreLost {
+    /// It sends nothing until the store is back.
+    #[default]
+    Stop,
+    /// It sends its part of the capacity: one of as many equal parts as there were members. Keeps the limits only if all
+    /// members lost the store and none joined.
+    SafeShare,
+    /// It sends at the pace of its reserve. Keeps the limits on the same terms, if the reserves together fit.
+    Floor,
+}
 
 /// How a member takes part.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +44,8 @@ pub struct MemberTerms {
     pub reserve: u16,
     /// How long a lease lasts without a heartbeat.
     pub lease: Duration,
+    /// What it does without a store; the same for all members.
+    pub store_lost: StoreLost,
 }
 
 impl MemberTerms {
@@ -44,6 +60,7 @@ impl MemberTerms {
             weight: 1,
             reserve: 0,
             lease: Self::LEASE_DEFAULT,
+            store_lost: StoreLost::default(),
         }
     }
 }
@@ -79,6 +96,8 @@ pub struct PreparedHeartbeat {
     /// The document to write if the one that was read is unchanged.
     pub document: CapacityDocument,
     grant: Grant,
+    /// The units of the chunk of each quota.
+    chunks: Vec<u64>,
     read_at: Timestamp,
 }
 
@@ -91,7 +110,26 @@ pub struct LeaseHolder {
     deadline: Timestamp,
     guard: Nanos,
     grant: Option<Grant>,
+    /// What it may spend of each quota.
+    budgets: Vec<QuotaBudget>,
+    /// What it asks of each quota.
+    quota_demands: Vec<QuotaDemand>,
+    /// What the last confirmed document counted, in case the store loses it.
+    quotas_known: Vec<QuotaLedger>,
+    /// The first and the last failure since the last confirmed heartbeat.
+    failures: Option<(Timestamp, Timestamp)>,
     observer: Observer,
+}
+
+/// What a member may use now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UsableShare {
+    /// The number of slots.
+    pub slots: u16,
+    /// Until when.
+    pub ends: Timestamp,
+    /// One of the slots, for services that know epochs. After the store was lost its epoch is an old one.
+    pub lease: Option<SlotLease>,
 }
 
 impl LeaseHolder {
@@ -107,6 +145,10 @@ impl LeaseHolder {
             deadline: Timestamp::EPOCH,
             guard: Self::GUARD_MIN,
             grant: None,
+            budgets: Vec::new(),
+            quota_demands: Vec::new(),
+            quotas_known: Vec::new(),
+            failures: None,
             observer: Observer::default(),
         }
     }
@@ -121,9 +163,84 @@ impl LeaseHolder {
         if now < self.deadline { &self.slots } else { &[] }
     }
 
+    /// What it may use at `now`: its slots while the lease lasts; after the store was lost, what its terms say.
+    pub fn usable(&self, now: Timestamp) -> UsableShare {
+        if now < self.deadline {
+            let slots = u16::try_from(self.slots.len()).unwrap_or(u16::MAX);
+            return UsableShare { slots, ends: self.deadline, lease: self.slots.first().copied() };
+        }
+        let none = UsableShare { slots: 0, ends: self.deadline, lease: None };
+        match &self.grant {
+            Some(grant) if self.has_lost_store(now) => {
+                let lease = grant.slots.first().copied();
+                let lease = lease.unwrap_or(SlotLease { slot: 0, epoch: 0 });
+                let slots = self.slots_without_store(grant);
+                UsableShare { slots, ends: Timestamp::MAX, lease: Some(lease) }
+            }
+            _ => none,
+        }
+    }
+
+    fn slots_without_store(&self, grant: &Grant) -> u16 {
+        let all = grant.limits.slots();
+        match self.terms.store_lost {
+            StoreLost::Stop => 0,
+            StoreLost::SafeShare => all / u16::try_from(grant.members.max(1)).unwrap_or(u16::MAX),
+            StoreLost::Floor => self.terms.reserve.min(all),
+        }
+    }
+
+    /// Whether heartbeats have failed for a whole lease: then the leases of all members have ended, if all lost the
+    /// store at the same time. A member that was frozen meanwhile tries a heartbeat first.
+    fn has_lost_store(&self, now: Timestamp) -> bool {
+        let lease = Nanos::from(self.terms.lease);
+        self.failures.is_some_and(|(first, last)| {
+            last >= first.after(lease) && now < last.after(lease) && now >= self.deadline
+        })
+    }
+
+    /// A heartbeat failed at `now`, or its answer was lost.
+    pub fn fail(&mut self, now: Timestamp) {
+        let (first, _) = self.failures.unwrap_or((now, now));
+        self.failures = Some((first, now));
+    }
+
     /// The end of its lease, on its own clock.
     pub const fn deadline(&self) -> Timestamp {
         self.deadline
+    }
+
+    /// Asks for chunks of the quotas in the next heartbeat: for what waits, and at least for the next record.
+    pub fn set_quota_demand(&mut self, backlog: Cost, next: Cost, now: Timestamp) {
+        let Some(grant) = &self.grant else { return };
+        let demand = |(index, limit): (usize, &TargetLimit)| {
+            let available = self.budgets.get(index).map_or(0, |budget| budget.available(now));
+            let (backlog, next) = (backlog.of(limit.dimension), next.of(limit.dimension));
+            // Ahead of time, so that sending does not wait for the store.
+            let is_low = available < quota::chunk_units(limit) / 2 || available < next;
+            QuotaDemand {
+                wants: if is_low { backlog.saturating_sub(available) } else { 0 },
+                needs: next.saturating_sub(available),
+            }
+        };
+        self.quota_demands = grant.limits.quotas().enumerate().map(demand).collect();
+    }
+
+    /// Whether the chunks that it holds pay for a record.
+    pub fn covers(&self, cost: Cost, now: Timestamp) -> bool {
+        let Some(grant) = &self.grant else { return true };
+        grant.limits.quotas().enumerate().all(|(index, limit)| {
+            let available = self.budgets.get(index).map_or(0, |budget| budget.available(now));
+            cost.of(limit.dimension) <= available
+        })
+    }
+
+    /// Spends chunks on a record that leaves, or on what it cost beyond its count.
+    pub fn spend(&mut self, cost: Cost, now: Timestamp) {
+        let Some(grant) = &self.grant else { return };
+        for (limit, budget) in grant.limits.quotas().zip(&mut self.budgets) {
+            budget.spend(cost.of(limit.dimension), now);
+        }
     }
 
     /// What the last confirmed heartbeat returned.
@@ -150,6 +267,15 @@ impl LeaseHolder {
             let (limits, pools) = (fallback.limits.clone(), fallback.pools.clone());
             CapacityDocument::new(limits, pools, fallback.incarnation, fallback.epoch, settling)
         });
+        // The others may use their parts of the capacity until they have heard from the store too.
+        let used_without_store =
+            self.terms.store_lost != StoreLost::Stop && self.has_lost_store(now);
+        if used_without_store && !document.is_settling() {
+            document.settle_again(fallback.incarnation);
+        }
+        if self.grant.as_ref().is_some_and(|grant| grant.incarnation != document.incarnation()) {
+            document.restore_chunks(&self.quotas_known);
+        }
         self.observer.observe(&document, now);
         let unseen_for = lease.get().saturating_add(self.guard.get());
         if document.is_settling() && self.observer.incarnation_age(now).get() >= unseen_for {
@@ -178,7 +304,31 @@ impl LeaseHolder {
         };
         let grant = document.heartbeat(&heartbeat)?;
         self.slots.retain(|lease| grant.slots.contains(lease));
-        Ok(PreparedHeartbeat { document, grant, read_at })
+        let chunks = self.take_chunks(&mut document, reading.store_time_ms, now);
+        Ok(PreparedHeartbeat { document, grant, chunks, read_at })
+    }
+
+    fn take_chunks(
+        &self,
+        document: &mut CapacityDocument,
+        store_time_ms: Option<u64>,
+        now: Timestamp,
+    ) -> Vec<u64> {
+        let counts_for: Vec<u64> = document
+            .limits()
+            .quotas()
+            .map(|limit| quota::term(limit).get().saturating_add(limit.window().get()))
+            .collect();
+        document.drop_passed_chunks(|index, chunk| match store_time_ms {
+            Some(store_time) if chunk.ends_ms() > 0 => chunk.ends_ms() <= store_time,
+            _ => {
+                let seen_for = self.observer.chunk_age(chunk.number(), now).get();
+                counts_for
+                    .get(index)
+                    .is_some_and(|span| seen_for >= span.saturating_add(self.guard.get()))
+            }
+        });
+        document.take_chunks(&self.quota_demands, store_time_ms)
     }
 
     /// Takes the slots and the new end of the lease: the store has confirmed the write at `now`.
@@ -190,7 +340,19 @@ impl LeaseHolder {
         let held = lease.saturating_sub(self.guard.get());
         self.deadline = prepared.read_at.after(Nanos::new(held));
         self.slots.clone_from(&prepared.grant.slots);
+        self.quotas_known = prepared.document.quotas().to_vec();
+        if self.grant.as_ref().is_none_or(|grant| grant.limits != prepared.grant.limits) {
+            // Chunks of other limits are void; they stay counted.
+            self.budgets = vec![QuotaBudget::default(); prepared.chunks.len()];
+        }
+        let budgets = self.budgets.iter_mut().zip(&prepared.chunks);
+        for ((budget, units), limit) in budgets.zip(prepared.grant.limits.quotas()) {
+            let term = quota::term(limit).get().saturating_sub(self.guard.get());
+            budget.add(*units, prepared.read_at.after(Nanos::new(term)));
+        }
+        self.quota_demands.clear();
         self.grant = Some(prepared.grant);
+        self.failures = None;
     }
 
     /// Stops using all slots, before they are given back.
@@ -239,6 +401,8 @@ impl BrakeReport {
 pub(crate) struct Observer {
     incarnation: Option<(u64, Timestamp)>,
     members: HashMap<u64, (u64, Timestamp)>,
+    /// Since when it has seen each chunk of a quota.
+    chunks: HashMap<u64, Timestamp>,
 }
 
 impl Observer {
@@ -256,6 +420,13 @@ impl Observer {
             seen.insert(number, (beat, since));
         }
         self.members = seen;
+        let numbers = document.quotas().iter().flat_map(|ledger| ledger.chunks());
+        let since = |number| self.chunks.get(&number).copied().unwrap_or(now);
+        self.chunks = numbers.map(|chunk| (chunk.number(), since(chunk.number()))).collect();
+    }
+
+    fn chunk_age(&self, number: u64, now: Timestamp) -> Nanos {
+        self.chunks.get(&number).map_or(Nanos::ZERO, |since| now.since(*since))
     }
 
     fn incarnation_age(&self, now: Timestamp) -> Nanos {

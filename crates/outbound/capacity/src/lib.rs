@@ -1,6 +1,6 @@
 //! Shares of a throttled service's capacity, for processes that do not know each other.
 //!
-//! A *target* has limits: operations, bytes and units over windows of up to a minute. Its capacity is divided into equal
+//! A *target* has limits: operations, bytes and units over windows of up to a minute, and quotas over longer ones. Its capacity is divided into equal
 //! *slots*. Each *member* holds slots under leases and sends at the pace that its slots allow, so that all members
 //! together never exceed a limit. There is no leader: a member reads one small document from a store, computes everyone's
 //! fair share, and replaces the document if it is unchanged.
@@ -37,6 +37,7 @@ mod holder;
 mod limits;
 mod member;
 mod pacing;
+mod quota;
 mod shares;
 mod store;
 
@@ -48,9 +49,10 @@ pub use document::{
 };
 pub use holder::{
     BrakeReport, DocumentReading, LeaseHolder, MemberTerms, NewTarget, PreparedHeartbeat,
+    StoreLost, UsableShare,
 };
 pub use limits::{Cost, Dimension, LimitsError, TargetLimit, TargetLimits};
-pub use member::{CostTooHigh, HeartbeatError, SendPermit, Target, TargetMember};
+pub use member::{CostTooHigh, HeartbeatError, MemberStatus, SendPermit, Target, TargetMember};
 pub use pacing::{Departure, Pace, SLACK, TargetPacer};
 pub use shares::{Pool, ShareRequest, fair_shares};
 #[cfg(feature = "postgres")]

@@ -29,6 +29,9 @@ pub struct Cost {
 }
 
 impl Cost {
+    /// No cost.
+    pub const NONE: Cost = Cost { operations: 0, bytes: 0, units: 0 };
+
     /// One request of `units` units, of unknown size.
     pub const fn units(units: u64) -> Self {
         Cost { operations: 1, bytes: 0, units }
@@ -40,6 +43,15 @@ impl Cost {
             Dimension::Operations => self.operations,
             Dimension::Bytes => self.bytes,
             Dimension::Units => self.units,
+        }
+    }
+
+    /// What it has beyond another cost.
+    pub(crate) const fn beyond(self, other: Cost) -> Self {
+        Cost {
+            operations: self.operations.saturating_sub(other.operations),
+            bytes: self.bytes.saturating_sub(other.bytes),
+            units: self.units.saturating_sub(other.units),
         }
     }
 
@@ -68,8 +80,10 @@ pub struct TargetLimit {
 impl TargetLimit {
     /// The largest amount; leaves room for exact arithmetic in 128 bits.
     pub const AMOUNT_MAX: u64 = 1 << 44;
-    /// The longest window that is paced.
-    pub const WINDOW_MAX: Duration = Duration::from_mins(1);
+    /// The longest window that is paced. Longer ones are quotas: members take chunks of them ahead.
+    pub const PACED_WINDOW_MAX: Duration = Duration::from_mins(1);
+    /// The longest window.
+    pub const WINDOW_MAX: Duration = Duration::from_hours(31 * 24);
 
     /// A limit per second.
     pub const fn per_second(dimension: Dimension, amount: u64) -> Self {
@@ -79,6 +93,16 @@ impl TargetLimit {
     /// A limit per minute.
     pub const fn per_minute(dimension: Dimension, amount: u64) -> Self {
         TargetLimit { dimension, amount, window_ms: 60_000 }
+    }
+
+    /// A quota per day of 24 hours.
+    pub const fn per_day(dimension: Dimension, amount: u64) -> Self {
+        TargetLimit { dimension, amount, window_ms: 24 * 60 * 60 * 1_000 }
+    }
+
+    /// Whether it is kept by chunks that members take ahead, and not by pacing.
+    pub const fn is_quota(&self) -> bool {
+        self.window_ms as u128 > Self::PACED_WINDOW_MAX.as_millis()
     }
 
     /// The length of the window.
@@ -112,6 +136,9 @@ pub enum LimitsError {
     /// A window that is too short or too long.
     #[error("a window must be between 1 ms and {max:?}, not {0} ms", max = TargetLimit::WINDOW_MAX)]
     Window(u64),
+    /// Only limits over long windows.
+    #[error("a target with a quota needs a limit over at most {max:?} too, for its pace", max = TargetLimit::PACED_WINDOW_MAX)]
+    NoPace,
     /// No slot, or too many.
     #[error("a target has between 1 and {max} slots, not {0}", max = TargetLimits::SLOTS_MAX)]
     Slots(u16),
@@ -148,6 +175,9 @@ impl TargetLimits {
         if self.limits.is_empty() {
             return Err(LimitsError::Empty);
         }
+        if self.paced().next().is_none() {
+            return Err(LimitsError::NoPace);
+        }
         if self.limits.len() > Self::LIMITS_MAX {
             return Err(LimitsError::TooMany(self.limits.len()));
         }
@@ -171,6 +201,16 @@ impl TargetLimits {
         &self.limits
     }
 
+    /// The limits that are paced.
+    pub(crate) fn paced(&self) -> impl Iterator<Item = &TargetLimit> {
+        self.limits.iter().filter(|limit| !limit.is_quota())
+    }
+
+    /// The limits that are kept by chunks.
+    pub fn quotas(&self) -> impl Iterator<Item = &TargetLimit> {
+        self.limits.iter().filter(|limit| limit.is_quota())
+    }
+
     /// The number of slots.
     pub const fn slots(&self) -> u16 {
         self.slots
@@ -183,13 +223,16 @@ impl TargetLimits {
             (cost * u128::from(limit.window_ms) * u128::from(self.slots))
                 .div_ceil(u128::from(limit.amount) * 1_000)
         };
-        let most = self.limits.iter().map(needed).max().unwrap_or(0);
+        let most = self.paced().map(needed).max().unwrap_or(0);
         u16::try_from(most).unwrap_or(self.slots).min(self.slots)
     }
 
-    /// Whether all slots together can pay for a record within half of a lease.
+    /// Whether all slots together can pay for a record within half of a lease, and every quota for all of it.
     pub(crate) fn fits_lease(&self, cost: Cost, lease: Duration) -> bool {
         self.limits.iter().all(|limit| {
+            if limit.is_quota() {
+                return cost.of(limit.dimension) <= limit.amount;
+            }
             let needed_ms = u128::from(cost.of(limit.dimension)) * u128::from(limit.window_ms)
                 / u128::from(limit.amount);
             needed_ms <= lease.as_millis() / 2
@@ -202,6 +245,6 @@ impl TargetLimits {
             let cost = cost.of(limit.dimension);
             (cost > 0).then(|| limit.amount as f64 * 1_000.0 / limit.window_ms as f64 / cost as f64)
         };
-        self.limits.iter().filter_map(rate).fold(f64::INFINITY, f64::min)
+        self.paced().filter_map(rate).fold(f64::INFINITY, f64::min)
     }
 }

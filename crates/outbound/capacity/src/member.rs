@@ -13,13 +13,13 @@ use tokio::sync::{Mutex as QueueMutex, Notify};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::boot_clock::BootClock;
+use crate::boot_clock::{BootClock, seconds_since_1970};
 use crate::brake::{Brake, TargetAnswer};
 use crate::document::{CapacityDocument, DocumentError, SlotLease, TooManyMembers};
 use crate::holder::{
     BrakeReport, DocumentReading, LeaseHolder, MemberTerms, NewTarget, PreparedHeartbeat,
 };
-use crate::limits::{Cost, TargetLimits};
+use crate::limits::{Cost, Dimension, TargetLimits};
 use crate::pacing::{Departure, Pace, TargetPacer};
 use crate::shares::Pool;
 use crate::store::{CapacityStore, CapacityStoreError, StoredDocument};
@@ -111,6 +111,8 @@ struct MemberState {
     limits: TargetLimits,
     revision: u64,
     backlog: Cost,
+    /// The next record, while no chunk of a quota pays for it.
+    missing: Option<Cost>,
     /// A hold that the other members do not know of yet.
     hold_ms: Option<u64>,
     hold_seen: u64,
@@ -135,7 +137,8 @@ impl<S: CapacityStore, C: Clock> TargetMember<S, C> {
             brake: Brake::new(target.hold_max.into()),
             limits,
             revision: 0,
-            backlog: Cost { operations: 0, bytes: 0, units: 0 },
+            backlog: Cost::NONE,
+            missing: None,
             hold_ms: None,
             hold_seen: 0,
             random: seed(&terms.name, clock.now()),
@@ -162,7 +165,9 @@ impl<S: CapacityStore, C: Clock> TargetMember<S, C> {
         let wants = state.limits.slots_for(backlog);
         let holds = state.holder.slots(self.shared.clock.now()).len();
         drop(state);
-        if usize::from(wants) > holds {
+        // More slots are wanted soon; without any work all of them are given back soon.
+        let releases = wants == 0 && holds > usize::from(self.shared.terms.reserve);
+        if usize::from(wants) > holds || releases {
             self.shared.demand.notify_one();
         }
     }
@@ -171,8 +176,8 @@ impl<S: CapacityStore, C: Clock> TargetMember<S, C> {
     ///
     /// # Errors
     /// When the cost exceeds what all slots allow within a lease.
-    pub async fn turn(&self, cost: Cost) -> Result<SendPermit<'_, S, C>, CostTooHigh> {
-        let shared = &*self.shared;
+    pub async fn turn(&self, cost: Cost) -> Result<SendPermit<S, C>, CostTooHigh> {
+        let shared = &self.shared;
         let _first_in_line = shared.line.lock().await;
         loop {
             let changed = shared.changed.notified();
@@ -183,13 +188,46 @@ impl<S: CapacityStore, C: Clock> TargetMember<S, C> {
                     return Err(CostTooHigh);
                 }
                 state.update_pace(&shared.target, now);
-                match state.depart(cost, now) {
-                    DepartureStep::Leave(lease) => return Ok(SendPermit { shared, cost, lease }),
+                let asked = state.missing.is_some();
+                let step = state.depart(cost, now);
+                if state.missing.is_some() && !asked {
+                    shared.demand.notify_one();
+                }
+                match step {
+                    DepartureStep::Leave(lease) => {
+                        return Ok(SendPermit { shared: Arc::clone(shared), cost, lease });
+                    }
                     DepartureStep::Wait(wait) => wait,
                 }
             };
             // The end of the wait and the news of a change both lead to another look.
             let _ = timeout(wait.into(), changed).await;
+        }
+    }
+
+    /// Whether all slots together could pay for a record within a lease.
+    pub fn can_pay(&self, cost: Cost) -> bool {
+        self.shared.state.lock().limits.fits_lease(cost, self.shared.terms.lease)
+    }
+
+    /// What it may send now, and what binds it.
+    pub fn status(&self) -> MemberStatus {
+        let shared = &self.shared;
+        let now = shared.clock.now();
+        let state = shared.state.lock();
+        let grant = state.holder.grant();
+        let slots = u16::try_from(state.holder.slots(now).len()).unwrap_or(u16::MAX);
+        MemberStatus {
+            limits: state.limits.clone(),
+            revision: state.revision,
+            slots,
+            fair_share: grant.map_or(0, |grant| grant.fair_share),
+            members: grant.map_or(0, |grant| grant.members),
+            utilisation_ppm: shared.target.utilisation_ppm.min(Pace::WHOLE),
+            brake_ppm: state.brake.level_ppm(now),
+            closed_for: state.brake.closed_until(now).map(|until| until.since(now).into()),
+            lease_left: state.holder.deadline().since(now).into(),
+            last_error: state.last_error.as_ref().map(ToString::to_string),
         }
     }
 
@@ -251,16 +289,72 @@ impl<S: CapacityStore, C: Clock> Drop for TargetMember<S, C> {
     }
 }
 
+/// The share of a member, and what binds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberStatus {
+    /// The limits in force.
+    pub limits: TargetLimits,
+    /// How often they were changed.
+    pub revision: u64,
+    /// The slots that it holds.
+    pub slots: u16,
+    /// The slots that it should have.
+    pub fair_share: u16,
+    /// The members of the target.
+    pub members: usize,
+    /// The part of the limits to use, in parts per million.
+    pub utilisation_ppm: u32,
+    /// The part of the share in use, in parts per million; zero while the target is closed.
+    pub brake_ppm: u32,
+    /// How long the target stays closed, if it is.
+    pub closed_for: Option<Duration>,
+    /// How long its lease lasts without another heartbeat.
+    pub lease_left: Duration,
+    /// Why the last heartbeat failed, in words.
+    pub last_error: Option<String>,
+}
+
+impl MemberStatus {
+    /// What the slots allow within a span at the present level, in each dimension; `u64::MAX` where nothing limits it.
+    pub fn allowance(&self, span: Duration) -> Cost {
+        self.allowance_of(self.slots, self.brake_ppm, span)
+    }
+
+    /// What these slots allow within a span at this level of the brake.
+    pub fn allowance_of(&self, slots: u16, brake_ppm: u32, span: Duration) -> Cost {
+        let level = u128::from(self.utilisation_ppm) * u128::from(brake_ppm);
+        let of = |dimension| {
+            let of_dimension =
+                self.limits.limits().iter().filter(|limit| limit.dimension == dimension);
+            let allowed = of_dimension.map(|limit| {
+                // Amounts have 44 bits, so that this fits: 44 + 40 + 10 + 64 bits only with spans of centuries.
+                let share = u128::from(limit.amount) * u128::from(slots) * level
+                    / u128::from(self.limits.slots())
+                    / (u128::from(Pace::WHOLE) * u128::from(Pace::WHOLE) / 1_000);
+                let amount = share.saturating_mul(span.as_micros())
+                    / (u128::from(limit.window_ms) * 1_000_000);
+                u64::try_from(amount).unwrap_or(u64::MAX)
+            });
+            allowed.min().unwrap_or(u64::MAX)
+        };
+        Cost {
+            operations: of(Dimension::Operations),
+            bytes: of(Dimension::Bytes),
+            units: of(Dimension::Units),
+        }
+    }
+}
+
 /// The right to send one record now.
 #[derive(Debug)]
 #[must_use = "finish it with the answer, so that the pace follows the target"]
-pub struct SendPermit<'a, S, C> {
-    shared: &'a Inner<S, C>,
+pub struct SendPermit<S, C> {
+    shared: Arc<Inner<S, C>>,
     cost: Cost,
     lease: SlotLease,
 }
 
-impl<S: CapacityStore, C: Clock> SendPermit<'_, S, C> {
+impl<S: CapacityStore, C: Clock> SendPermit<S, C> {
     /// One of the slots that the record is sent under, for services that reject older epochs.
     pub const fn lease(&self) -> SlotLease {
         self.lease
@@ -272,6 +366,7 @@ impl<S: CapacityStore, C: Clock> SendPermit<'_, S, C> {
         let mut state = self.shared.state.lock();
         if let Some(real) = real_cost {
             state.pacer.correct(self.cost, real, now);
+            state.holder.spend(real.beyond(self.cost), now);
         }
         let hold = state.brake.record(answer, now);
         if let Some(hold) = hold {
@@ -290,6 +385,9 @@ async fn keep_leases<S: CapacityStore, C: Clock>(shared: Arc<Inner<S, C>>) {
         let outcome = heartbeat(&shared).await;
         let pause = {
             let mut state = shared.state.lock();
+            if outcome.is_err() {
+                state.holder.fail(shared.clock.now());
+            }
             state.last_error = outcome.err();
             let jitter = state.random_ppm();
             Duration::from(state.holder.pause(jitter))
@@ -337,12 +435,13 @@ impl MemberState {
         // Slots are given back only when the records sent under them no longer count.
         let wants = if self.pacer.is_idle(now) { wants } else { wants.max(1) };
         self.holder.set_wants(wants);
-        let created = read.time_ms.unwrap_or(now.as_nanos() / 1_000_000);
+        let next = self.missing.unwrap_or(Cost::NONE);
+        self.holder.set_quota_demand(self.backlog, next, now);
         let fallback = NewTarget {
             limits: shared.target.limits.clone(),
             pools: shared.target.pools.clone(),
             incarnation: self.next_random() >> 16,
-            epoch: created / 1_000,
+            epoch: seconds_since_1970(),
             may_have_holders: shared.store.outlived_by_members(),
         };
         let report = BrakeReport { level_ppm: self.brake.own_level_ppm(), hold_ms: self.hold_ms };
@@ -373,8 +472,9 @@ impl MemberState {
                 let _ = self.brake.hold(Nanos::from_millis(hold.length_ms), now);
             }
         }
-        if grant.revision != self.revision {
-            self.revision = grant.revision;
+        self.revision = grant.revision;
+        // A document that was lost and made again may repeat a revision.
+        if grant.limits != self.limits {
             let pace = self.pace(&shared.target, now);
             self.pacer.set_limits(&grant.limits, pace, now);
             self.limits = grant.limits;
@@ -386,7 +486,7 @@ impl MemberState {
         let level = u64::from(target.utilisation_ppm.min(Pace::WHOLE))
             * u64::from(self.brake.level_ppm(now));
         Pace {
-            slots: u16::try_from(self.holder.slots(now).len()).unwrap_or(u16::MAX),
+            slots: self.holder.usable(now).slots,
             level_ppm: u32::try_from(level / u64::from(Pace::WHOLE)).unwrap_or(0),
         }
     }
@@ -398,9 +498,16 @@ impl MemberState {
 
     fn depart(&mut self, cost: Cost, now: Timestamp) -> DepartureStep {
         let closed = self.brake.closed_until(now).map(|until| until.since(now));
-        match self.pacer.earliest(cost, now, self.holder.deadline()) {
-            Departure::At(at) if at <= now => match self.holder.slots(now).first() {
-                Some(&lease) => {
+        let usable = self.holder.usable(now);
+        match self.pacer.earliest(cost, now, usable.ends) {
+            Departure::At(at) if at <= now && !self.holder.covers(cost, now) => {
+                self.missing = Some(cost);
+                DepartureStep::Wait(LOOK_AGAIN)
+            }
+            Departure::At(at) if at <= now => match usable.lease {
+                Some(lease) => {
+                    self.missing = None;
+                    self.holder.spend(cost, now);
                     self.pacer.depart(cost, now);
                     DepartureStep::Leave(lease)
                 }

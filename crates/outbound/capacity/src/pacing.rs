@@ -48,8 +48,10 @@ pub struct TargetPacer {
 impl TargetPacer {
     /// A pacer without a share: nothing leaves until [`TargetPacer::set_pace`].
     pub fn new(limits: &TargetLimits) -> Self {
-        let pacer = |limit: &TargetLimit| LimitPacer::new(*limit, limits.slots());
-        TargetPacer { pacers: limits.limits().iter().map(pacer).collect() }
+        let pacer = |(index, limit): (usize, &TargetLimit)| {
+            (!limit.is_quota()).then(|| LimitPacer::new(*limit, limits.slots(), index))
+        };
+        TargetPacer { pacers: limits.limits().iter().enumerate().filter_map(pacer).collect() }
     }
 
     /// Changes the share or its level; what was sent before stays counted.
@@ -70,7 +72,7 @@ impl TargetPacer {
             };
             if let Some(old) = self.pacers.iter_mut().find(same) {
                 old.set_limit(pacer.limit, limits.slots(), now);
-                *pacer = old.clone();
+                *pacer = LimitPacer { index: pacer.index, ..old.clone() };
             }
         }
         *self = fresh;
@@ -117,7 +119,7 @@ impl TargetPacer {
     /// The index of the limit that allows the record last: the binding one.
     pub fn binding_limit(&self, cost: Cost, now: Timestamp) -> Option<usize> {
         let free = |pacer: &LimitPacer| pacer.earliest(cost.of(pacer.limit.dimension), now);
-        let times = self.pacers.iter().map(free).enumerate();
+        let times = self.pacers.iter().map(|pacer| (pacer.index, free(pacer)));
         times
             .filter_map(|(index, free)| free.map(|free| (index, free)))
             .max_by_key(|(_, free)| *free)
@@ -157,6 +159,8 @@ fn coarse(instant: Instant16) -> Timestamp {
 #[derive(Clone, Debug)]
 struct LimitPacer {
     limit: TargetLimit,
+    /// The index of the limit among those of the target.
+    index: usize,
     slots_total: u16,
     pace: Pace,
     next: Instant16,
@@ -166,9 +170,17 @@ struct LimitPacer {
 }
 
 impl LimitPacer {
-    fn new(limit: TargetLimit, slots_total: u16) -> Self {
+    fn new(limit: TargetLimit, slots_total: u16, index: usize) -> Self {
         let pace = Pace { slots: 0, level_ppm: 0 };
-        LimitPacer { limit, slots_total, pace, next: 0, fresh: true, costs: RecentCosts::default() }
+        LimitPacer {
+            limit,
+            index,
+            slots_total,
+            pace,
+            next: 0,
+            fresh: true,
+            costs: RecentCosts::default(),
+        }
     }
 
     fn earliest(&self, cost: u64, now: Timestamp) -> Option<Timestamp> {

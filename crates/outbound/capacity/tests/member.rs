@@ -11,7 +11,7 @@ use tidegate_capacity::{
     Cost, CostTooHigh, Dimension, MemberTerms, MemoryCapacityStore, Target, TargetAnswer,
     TargetLimit, TargetLimits, TargetMember,
 };
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 /// One store for several members of a test.
 type SharedMemory = Arc<MemoryCapacityStore>;
@@ -125,4 +125,20 @@ async fn a_member_that_leaves_frees_its_slots_at_once() {
 async fn a_record_that_no_lease_can_pay_for_is_refused() {
     let member = join(&SharedMemory::default(), "one", target(10, 10));
     assert_eq!(member.turn(many(1_000)).await.err(), Some(CostTooHigh));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quota_that_is_used_up_makes_records_wait_until_its_window_has_passed() {
+    let quota = TargetLimit { dimension: Dimension::Operations, amount: 20, window_ms: 600_000 };
+    let limits = vec![TargetLimit::per_second(Dimension::Operations, 100), quota];
+    let target = Target::new("service", TargetLimits::with_slots(limits, 10).unwrap());
+    let member = join(&SharedMemory::default(), "one", target);
+    member.set_backlog(many(100));
+    for _ in 0..20 {
+        member.turn(ONE).await.unwrap().finish(TargetAnswer::Accepted, None);
+    }
+    let early = timeout(Duration::from_secs(500), member.turn(ONE)).await;
+    assert!(early.is_err(), "the quota is used up");
+    let late = timeout(Duration::from_secs(300), member.turn(ONE)).await;
+    assert!(late.is_ok(), "the first chunks no longer count");
 }

@@ -9,6 +9,7 @@ use http::request::Parts;
 use tidegate_algorithms::Timestamp;
 use tokio::time::Instant;
 use tower_layer::Layer;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::observer::{Observer, PacingEvent};
 use crate::scope::{Scope, Targets};
@@ -34,13 +35,13 @@ pub(crate) struct LayerState {
 #[derive(Debug)]
 pub(crate) struct TimeBase {
     origin: Instant,
-    random: RandomState,
+    seed: u64,
     draws: AtomicU64,
 }
 
 impl TimeBase {
-    fn new() -> Self {
-        TimeBase { origin: Instant::now(), random: RandomState::new(), draws: AtomicU64::new(0) }
+    fn new(seed: u64) -> Self {
+        TimeBase { origin: Instant::now(), seed, draws: AtomicU64::new(0) }
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -48,7 +49,8 @@ impl TimeBase {
     }
 
     pub(crate) fn random(&self) -> u64 {
-        self.random.hash_one(self.draws.fetch_add(1, Ordering::Relaxed))
+        let draw = self.draws.fetch_add(1, Ordering::Relaxed);
+        xxh3_64_with_seed(&draw.to_le_bytes(), self.seed)
     }
 }
 
@@ -66,7 +68,7 @@ impl PacingLayer {
             scope: Arc::new(|parts| Scope::of_authority(&parts.uri)),
             observer: None,
             targets: Arc::default(),
-            time: Arc::new(TimeBase::new()),
+            time: Arc::new(TimeBase::new(RandomState::new().hash_one(0))),
         };
         PacingLayer { shared: Arc::new(shared) }
     }
@@ -81,6 +83,12 @@ impl PacingLayer {
     #[must_use]
     pub fn observer(self, observer: impl Observer) -> Self {
         self.with(|shared| shared.observer = Some(Arc::new(observer)))
+    }
+
+    /// Draws jitter from a seed, for simulations that have to repeat themselves.
+    #[must_use]
+    pub fn seed(self, seed: u64) -> Self {
+        self.with(|shared| shared.time = Arc::new(TimeBase::new(seed)))
     }
 
     fn with(self, change: impl FnOnce(&mut LayerState)) -> Self {

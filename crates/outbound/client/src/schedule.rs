@@ -1,7 +1,7 @@
 //! When the next call may leave under one quota that the service named.
 //!
 //! While plenty is left, calls leave at once: a caller with spare quota pays no latency. Below a tenth of it they leave
-//! at 98 % of the stated rate, and go on so until the demand falls, because a burst after each window would only meet
+//! at 99 % of the stated rate, and go on so until the demand falls, because a burst after each window would only meet
 //! the wall again. When nothing is left, they wait for the reset.
 
 use compact_str::CompactString;
@@ -9,7 +9,7 @@ use tidegate_algorithms::{Nanos, Timestamp};
 use tidegate_response_fields::PolicyReading;
 
 /// The part of a stated rate that is used, in percent: clocks and latencies differ a little.
-const UTILISATION: u64 = 98;
+const UTILISATION: u64 = 99;
 /// PacedService starts when less than one part in this many is left.
 const FLOOR_PART: u64 = 10;
 /// How much a late timer may be caught up on.
@@ -34,7 +34,8 @@ pub(crate) struct PolicySchedule {
     resets_at: Timestamp,
     /// When the next paced call may leave.
     next: Timestamp,
-    is_paced: bool,
+    /// Since when calls have been paced; `None` while they leave at once.
+    paced_since: Option<Timestamp>,
 }
 
 impl PolicySchedule {
@@ -50,7 +51,7 @@ impl PolicySchedule {
             applied: sequence,
             resets_at: reading.reset.map_or(Timestamp::MAX, |reset| now.after(reset)),
             next: now,
-            is_paced: false,
+            paced_since: None,
         })
     }
 
@@ -79,20 +80,21 @@ impl PolicySchedule {
     /// How long the next call waits; zero if it may leave now.
     pub(crate) fn wait(&mut self, last_sent: u64, now: Timestamp) -> Nanos {
         self.pass_reset(last_sent, now);
-        let left = self.left(last_sent);
+        let left = self.available(last_sent, now);
         if left == 0 {
-            self.is_paced = true;
+            self.paced_since = self.paced_since.or(Some(now));
             // Without a reset only an answer or the stated rate can say more.
             let at = if self.resets_at == Timestamp::MAX { self.next } else { self.resets_at };
             return at.since(now);
         }
-        if self.is_paced && now.since(self.next) > self.idle_span(left, now) {
-            self.is_paced = false;
+        let is_idle = now.since(self.next) > self.idle_span(left, now);
+        if self.paced_since.is_some() && is_idle {
+            self.paced_since = None;
         }
-        if !self.is_paced && left > self.peak.div_ceil(FLOOR_PART) {
+        if self.paced_since.is_none() && left > self.peak.div_ceil(FLOOR_PART) {
             return Nanos::ZERO;
         }
-        self.is_paced = true;
+        self.paced_since = self.paced_since.or(Some(now));
         self.next.since(now)
     }
 
@@ -105,13 +107,24 @@ impl PolicySchedule {
 
     /// Paces calls from `at` on, without a burst: the target reopens then.
     pub(crate) fn reopen(&mut self, at: Timestamp) {
-        self.is_paced = true;
+        self.paced_since = Some(at);
         self.next = self.next.max(at);
     }
 
     /// What is left when all calls sent since the applied one have been charged.
     fn left(&self, last_sent: u64) -> u64 {
         self.remaining.saturating_sub(last_sent.saturating_sub(self.applied))
+    }
+
+    /// What the next call may count on. Calls in flight are charged, except after a whole window at the stated rate:
+    /// they cannot exceed the quota then, and at the end of a window they would stall the pace.
+    fn available(&self, last_sent: u64, now: Timestamp) -> u64 {
+        let has_kept_pace = self.quota.is_some()
+            && self
+                .window
+                .zip(self.paced_since)
+                .is_some_and(|(window, since)| now.since(since) >= window);
+        if has_kept_pace { self.remaining } else { self.left(last_sent) }
     }
 
     /// After the reset the quota is whole again, until an answer says more.
@@ -124,6 +137,7 @@ impl PolicySchedule {
         self.applied = last_sent;
         // The wait for the reset was no lack of demand.
         self.next = self.next.max(self.resets_at);
+        self.paced_since = self.paced_since.map(|_| now);
         self.resets_at = self.window.map_or(Timestamp::MAX, |window| now.after(window));
     }
 

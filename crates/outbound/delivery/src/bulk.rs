@@ -236,6 +236,7 @@ mod tests {
             deadline: None,
             attempts: 0,
             lapses: 0,
+            job: None,
             payload: Payload::from_body(body.to_owned()),
         };
         Attempt { record, number: 1, slot: None }

@@ -1,13 +1,11 @@
 //! The HTTP client: pooled connections, opened only to checked addresses.
 
 mod connector;
-mod tls;
 mod transport;
 
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +14,7 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use tidegate_client_tls::{ClientTls, ClientTlsError};
 
 pub(crate) use self::connector::{ConnectFailure, Connector};
 use crate::destination::DestinationPolicy;
@@ -56,36 +55,16 @@ pub enum HttpProtocol {
     Http2,
 }
 
-/// How the target proves who it is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TlsSettings {
-    /// A file with the certificates of trusted authorities; those of the system if not set.
-    pub authority: Option<PathBuf>,
-    /// Files with our certificate and its key.
-    pub client: Option<(PathBuf, PathBuf)>,
-}
-
 /// The client cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpSetupError {
-    /// A file cannot be read.
-    #[error("cannot read {}: {source}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        source: rustls::pki_types::pem::Error,
-    },
-    /// No authority is trusted.
-    #[error("there is no trusted certificate authority; set a file")]
-    NoAuthority,
-    /// The certificate or the key cannot be used.
-    #[error("the client certificate cannot be used: {0}")]
-    Unusable(rustls::Error),
+    /// TLS cannot be set up.
+    #[error(transparent)]
+    Tls(#[from] ClientTlsError),
     /// The target's URL is not an allowed destination.
     #[error("the URL of the target is not allowed: {0}")]
     Destination(#[from] crate::destination::DestinationError),
-    /// The URL of a target is not absolute.
+    /// Too few or too many records of a bulk request.
     #[error("bulk mode takes between 1 and {max} records", max = crate::bulk::RECORDS_MAX)]
     BulkRecords,
 }
@@ -124,16 +103,22 @@ const HEAD_BYTES_MAX_HTTP2: u32 = 64 * 1024;
 pub(crate) fn build(
     destinations: Arc<DestinationPolicy>,
     resolver: Arc<dyn Resolver>,
-    tls: &TlsSettings,
+    tls: &ClientTls,
     protocol: HttpProtocol,
     connect_timeout: Duration,
 ) -> Result<HttpClient, HttpSetupError> {
-    let connector = Connector {
-        destinations,
-        resolver,
-        tls: tls::connector(tls, protocol)?,
-        timeout: connect_timeout,
+    let alpn: &[&[u8]] = match protocol {
+        HttpProtocol::Auto => &[b"h2", b"http/1.1"],
+        HttpProtocol::Http1 => &[b"http/1.1"],
+        HttpProtocol::Http2 => &[b"h2"],
     };
+    let tls = match tls.connector(alpn) {
+        Ok(connector) => Some(connector),
+        // A machine without authorities can still send in plain text, where that is allowed.
+        Err(ClientTlsError::NoSystemAuthorities) if destinations.plain_text => None,
+        Err(error) => return Err(error.into()),
+    };
+    let connector = Connector { destinations, resolver, tls, timeout: connect_timeout };
     let mut builder = Client::builder(TokioExecutor::new());
     builder
         .pool_max_idle_per_host(IDLE_MAX)

@@ -8,6 +8,7 @@ use http::header::{HeaderName, HeaderValue, LOCATION};
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
+use tidegate_client_tls::ClientTls;
 use tidegate_queue::{Clock, Timestamp, WallClock};
 use tokio::time::timeout;
 
@@ -16,7 +17,7 @@ use crate::classify::StatusPolicy;
 use crate::destination::DestinationPolicy;
 use crate::http_client::{
     self, ConnectFailure, HttpClient, HttpProtocol, HttpSetupError, HttpTimeouts, Resolver,
-    SystemResolver, TlsSettings,
+    SystemResolver,
 };
 use crate::http_request::{self, RequestError, resolve};
 use crate::processor::{
@@ -42,7 +43,7 @@ pub struct HttpSettings {
     /// The version of HTTP.
     pub protocol: HttpProtocol,
     /// Trust and our own certificate.
-    pub tls: TlsSettings,
+    pub tls: ClientTls,
     /// How many redirects are followed.
     pub redirects_max: u8,
     /// Whether the slot and its epoch are sent, for targets that reject older epochs.
@@ -72,7 +73,7 @@ impl HttpSettings {
             destinations: DestinationPolicy { hosts, networks: Vec::new(), plain_text },
             timeouts: HttpTimeouts::default(),
             protocol: HttpProtocol::default(),
-            tls: TlsSettings::default(),
+            tls: ClientTls::default(),
             redirects_max: 0,
             send_slot: false,
             statuses: StatusPolicy::default(),

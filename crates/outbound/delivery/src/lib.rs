@@ -51,7 +51,6 @@ pub use command::{CommandProcessor, CommandSettings};
 pub use destination::{DestinationError, DestinationPolicy, HostRule, HostRuleError, is_public};
 pub use http_client::{
     HttpProtocol, HttpSetupError, HttpTimeouts, Resolver, ResolverFuture, SystemResolver,
-    TlsSettings,
 };
 pub use http_processor::{HttpProcessor, HttpSettings, ResponseSettings};
 pub use http_request::{METHOD_FIELD, URL_FIELD};
@@ -59,3 +58,4 @@ pub use processor::{
     Attempt, AttemptOutcome, AttemptResult, KeptResponse, Processor, ProcessorFuture, SlotEpoch,
 };
 pub use real_cost::CostSource;
+pub use tidegate_client_tls::{ClientTls, NameCheck};

@@ -23,11 +23,13 @@ pub enum Capability {
     Depth,
     /// A deduplication key is accepted once within the window.
     Deduplication,
+    /// Records are counted by job.
+    Jobs,
 }
 
 impl Capability {
     /// Every capability, in the order of the table in `docs/queue.md`.
-    pub const ALL: [Capability; 9] = [
+    pub const ALL: [Capability; 10] = [
         Capability::Durable,
         Capability::Shared,
         Capability::Delay,
@@ -37,6 +39,7 @@ impl Capability {
         Capability::StrictOrder,
         Capability::Depth,
         Capability::Deduplication,
+        Capability::Jobs,
     ];
 
     /// The word for it in documents and messages.
@@ -51,6 +54,7 @@ impl Capability {
             Capability::StrictOrder => "strict order",
             Capability::Depth => "depth",
             Capability::Deduplication => "deduplication",
+            Capability::Jobs => "jobs",
         }
     }
 }

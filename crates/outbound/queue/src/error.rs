@@ -126,7 +126,7 @@ pub enum RecordProblem {
         /// Header fields.
         count: usize,
     },
-    /// A tenant, an order key, a deduplication key or a header name is too long.
+    /// A tenant, an order key, a deduplication key, a job or a header name is too long.
     #[error("the {field} has {bytes} bytes, at most {KEY_BYTES_MAX} are accepted")]
     KeyTooLong {
         /// Which of them.
@@ -134,7 +134,7 @@ pub enum RecordProblem {
         /// Its bytes.
         bytes: usize,
     },
-    /// An order key or a deduplication key is empty, or has a NUL character.
+    /// An order key, a deduplication key or a job is empty, or has a NUL character.
     #[error("the {field} is empty or contains a NUL character")]
     InvalidKey {
         /// Which of them.

@@ -58,8 +58,8 @@ pub use clock::WallClock;
 pub use error::{Fullness, QueueError, RecordProblem};
 pub use queue::{
     AttemptCharge, Claim, ClaimBudget, ClassStats, DeadLetter, DeadLetterReason,
-    DeadLetterSelection, Delivery, EnqueueOutcome, Queue, QueueFuture, QueueStats, QueueStore,
-    Receipt, SettleOutcome, Settlement, Withheld,
+    DeadLetterSelection, Delivery, EnqueueOutcome, JOB_KEPT, JobSelection, JobStats, Queue,
+    QueueFuture, QueueStats, QueueStore, Receipt, SettleOutcome, Settlement, Withheld,
 };
 pub use record::{
     COST_MAX, HEADERS_MAX, KEY_BYTES_MAX, NewRecord, PAYLOAD_BYTES_MAX, Payload, PriorityClass,

@@ -8,6 +8,7 @@
 //! totals; producers that commit at the same instant can exceed them by their batches.
 
 mod dead_letters;
+mod jobs;
 mod operations;
 mod pool;
 mod schema;
@@ -25,8 +26,8 @@ use tokio_postgres::{Config, NoTls, Socket};
 use crate::capability::Capability;
 use crate::error::QueueError;
 use crate::queue::{
-    Claim, ClaimBudget, DeadLetter, DeadLetterSelection, EnqueueOutcome, Queue, QueueFuture,
-    QueueStats, QueueStore, Receipt, SettleOutcome, Settlement,
+    Claim, ClaimBudget, DeadLetter, DeadLetterSelection, EnqueueOutcome, JobSelection, JobStats,
+    Queue, QueueFuture, QueueStats, QueueStore, Receipt, SettleOutcome, Settlement,
 };
 use crate::record::{NewRecord, RecordId};
 use crate::schedule::ClassSchedule;
@@ -256,6 +257,12 @@ impl PostgresQueue {
         operation.commit().await?;
         Ok(purged)
     }
+
+    async fn try_jobs(&self, selection: &JobSelection) -> Result<Vec<JobStats>, Failure> {
+        let mut session = self.database.pool.session().await?;
+        let mut operation = Operation::begin(&mut session, self).await?;
+        operation.jobs(selection).await
+    }
 }
 
 impl Queue for PostgresQueue {
@@ -300,5 +307,9 @@ impl Queue for PostgresQueue {
 
     fn purge(&self, selection: DeadLetterSelection, limit: usize) -> QueueFuture<'_, u64> {
         Box::pin(async move { retry!(self.try_purge(&selection, limit)) })
+    }
+
+    fn jobs(&self, selection: JobSelection) -> QueueFuture<'_, Vec<JobStats>> {
+        Box::pin(async move { retry!(self.try_jobs(&selection)) })
     }
 }

@@ -72,6 +72,12 @@ pub trait Queue: Send + Sync {
     /// Deletes up to `limit` dead letters, the oldest first. Returns how many.
     fn purge(&self, selection: DeadLetterSelection, limit: usize) -> QueueFuture<'_, u64>;
 
+    /// Counts the records of jobs, the newest job first. A finished job is forgotten a week after its last enqueue.
+    fn jobs(&self, selection: JobSelection) -> QueueFuture<'_, Vec<JobStats>> {
+        drop(selection);
+        Box::pin(async { Err(QueueError::Unsupported(Capability::Jobs)) })
+    }
+
     /// Removes records that were sent.
     fn ack(&self, receipts: Vec<Receipt>) -> QueueFuture<'_, Vec<SettleOutcome>> {
         self.settle(receipts.into_iter().map(|receipt| (receipt, Settlement::Ack)).collect())
@@ -286,6 +292,49 @@ pub struct ClassStats {
     pub bytes: u64,
     /// The sum of their costs.
     pub cost: u64,
+}
+
+/// Which jobs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct JobSelection {
+    /// Only the job with this name.
+    pub job: Option<String>,
+    /// Only records of this tenant.
+    pub tenant: Option<String>,
+    /// At most this many; at most [`BATCH_MAX`](crate::BATCH_MAX).
+    pub limit: usize,
+}
+
+/// How long a finished job is remembered after its last enqueue.
+pub const JOB_KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// Counts of a job. Every record that was accepted is live, dead, purged or delivered.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct JobStats {
+    /// The name of the job.
+    pub job: String,
+    /// When its first record was enqueued.
+    pub first_enqueued: Timestamp,
+    /// Records that were enqueued; duplicates do not count.
+    pub accepted: u64,
+    /// The cost of them.
+    pub accepted_cost: u64,
+    /// Records that are waiting or in flight.
+    pub live: ClassStats,
+    /// Dead letters.
+    pub dead: u64,
+    /// Dead letters that were deleted.
+    pub purged: u64,
+}
+
+impl JobStats {
+    /// Records that were acknowledged.
+    pub const fn delivered(&self) -> u64 {
+        self.accepted
+            .saturating_sub(self.live.records)
+            .saturating_sub(self.dead)
+            .saturating_sub(self.purged)
+    }
 }
 
 /// Why a record is a dead letter.

@@ -12,7 +12,7 @@ use crate::error::RecordProblem;
 pub const PAYLOAD_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Header fields of a payload.
 pub const HEADERS_MAX: usize = 128;
-/// Bytes of a tenant, an order key, a deduplication key or a header name. They are columns of an index.
+/// Bytes of a tenant, an order key, a deduplication key, a job or a header name. They are columns of an index.
 pub const KEY_BYTES_MAX: usize = 256;
 /// The cost of a record. Nine billion records of this cost fit into the scheduler's virtual time.
 pub const COST_MAX: u64 = 1_000_000_000;
@@ -227,6 +227,8 @@ pub struct NewRecord {
     pub order_key: Option<String>,
     /// A second record with this key within the window is not enqueued.
     pub dedup_key: Option<String>,
+    /// The job that it belongs to. A store without that capability ignores it.
+    pub job: Option<String>,
     /// The first instant at which it may be claimed.
     pub not_before: Option<Timestamp>,
     /// The instant at which it becomes a dead letter if it is still waiting.
@@ -251,7 +253,11 @@ impl NewRecord {
         if count > HEADERS_MAX {
             return Err(RecordProblem::TooManyHeaders { count });
         }
-        let keys = [("order key", &self.order_key), ("deduplication key", &self.dedup_key)];
+        let keys = [
+            ("order key", &self.order_key),
+            ("deduplication key", &self.dedup_key),
+            ("job", &self.job),
+        ];
         let names = self.payload.headers.iter().map(|(name, _)| ("header name", name));
         let given = keys.into_iter().filter_map(|(field, key)| Some((field, key.as_ref()?)));
         for (field, key) in given.chain(names) {
@@ -296,6 +302,8 @@ pub struct Record {
     pub class: PriorityClass,
     /// Its order key, if the queue orders by key.
     pub order_key: Option<String>,
+    /// Its job.
+    pub job: Option<String>,
     /// When it was enqueued.
     pub enqueued_at: Timestamp,
     /// When it becomes a dead letter.

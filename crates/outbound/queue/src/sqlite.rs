@@ -8,6 +8,7 @@
 //! One process owns the data directory. Others reach the queue through that process.
 
 mod dead_letters;
+mod jobs;
 mod operations;
 mod rows;
 mod schema;
@@ -24,8 +25,8 @@ use crate::capability::Capability;
 use crate::clock::WallClock;
 use crate::error::QueueError;
 use crate::queue::{
-    Claim, ClaimBudget, DeadLetter, DeadLetterSelection, EnqueueOutcome, Queue, QueueFuture,
-    QueueStats, QueueStore, Receipt, SettleOutcome, Settlement,
+    Claim, ClaimBudget, DeadLetter, DeadLetterSelection, EnqueueOutcome, JobSelection, JobStats,
+    Queue, QueueFuture, QueueStats, QueueStore, Receipt, SettleOutcome, Settlement,
 };
 use crate::record::{NewRecord, RecordId};
 use crate::settings::QueueSettings;
@@ -42,6 +43,7 @@ const ON_DISK: &[Capability] = &[
     Capability::StrictOrder,
     Capability::Depth,
     Capability::Deduplication,
+    Capability::Jobs,
 ];
 
 /// How the store is opened.
@@ -193,6 +195,11 @@ impl Queue for SqliteQueue {
     fn purge(&self, selection: DeadLetterSelection, limit: usize) -> QueueFuture<'_, u64> {
         let index = self.index;
         Box::pin(self.writer.call(move |engine| engine.purge(index, &selection, limit)))
+    }
+
+    fn jobs(&self, selection: JobSelection) -> QueueFuture<'_, Vec<JobStats>> {
+        let index = self.index;
+        Box::pin(self.writer.call(move |engine| engine.jobs(index, &selection)))
     }
 }
 

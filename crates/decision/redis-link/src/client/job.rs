@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
 use super::figures::Counters;
+use super::job_group::Membership;
 use super::now;
 use crate::cluster_slots::slot_of;
 use crate::error::{FailureKind, LinkError, unavailable};
@@ -31,6 +32,8 @@ pub(super) struct Job {
     pub(super) resends: u8,
     /// Whether `ASKING` precedes it: the node takes it although another one owns the slot.
     pub(super) asking: bool,
+    /// The group that it was sent with, if any.
+    pub(super) membership: Option<Membership>,
 }
 
 #[derive(Debug)]
@@ -93,7 +96,7 @@ impl Job {
     }
 
     pub(super) fn new(payload: Payload, deadline: Deadline) -> Self {
-        Job { payload, deadline, resends: 0, asking: false }
+        Job { payload, deadline, resends: 0, asking: false, membership: None }
     }
 
     /// Whether the job is to be sent: its caller waits, or never meant to.

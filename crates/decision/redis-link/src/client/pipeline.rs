@@ -9,6 +9,7 @@ use redis::{Cmd, Pipeline, Value, cmd};
 
 use super::figures::Counters;
 use super::job::{Job, Payload};
+use super::job_group::Membership;
 use crate::error;
 use crate::script::ScriptReply;
 
@@ -196,12 +197,20 @@ impl CommandInFlight {
             (Some(seconds), Some(micros)) => clock_micros(&seconds, &micros),
             _ => None,
         };
+        let mut group: Option<Membership> = None;
         for job in self.jobs {
             let part = parts.next();
             let Some(job) = job else { continue };
             match (clock, part) {
                 (Some(server_micros), Some(Value::BulkString(body))) => {
-                    reply_to(job, ScriptReply { server_micros, body });
+                    let answered = reply_to(job, ScriptReply { server_micros, body });
+                    // The jobs of a group are neighbours, so it is notified once.
+                    if let (Some(group), Some(next)) = (&group, &answered)
+                        && !group.is_same(next)
+                    {
+                        group.deliver();
+                    }
+                    group = answered.or(group);
                 }
                 (_, Some(Value::ServerError(error))) => {
                     job.fail(&error::of_server(&error), counters);
@@ -210,15 +219,22 @@ impl CommandInFlight {
                 _ => job.fail(&error::not_redis(), counters),
             }
         }
+        group.as_ref().into_iter().for_each(Membership::deliver);
         last_error
     }
 }
 
-fn reply_to(job: Job, script_reply: ScriptReply) {
-    if let Payload::Script { reply: Some(reply), .. } = job.payload {
-        // An error means that the caller's future was dropped.
-        let _ = reply.send(Ok(script_reply));
+/// Answers a job. The callers of a group have their replies once it is notified.
+fn reply_to(job: Job, script_reply: ScriptReply) -> Option<Membership> {
+    let Payload::Script { reply: Some(caller), .. } = job.payload else { return None };
+    match &job.membership {
+        Some(membership) => membership.put_reply(caller, script_reply),
+        None => {
+            // An error means that the caller's future was dropped.
+            let _ = caller.send(Ok(script_reply));
+        }
     }
+    job.membership
 }
 
 fn clock_micros(seconds: &Value, micros: &Value) -> Option<u64> {

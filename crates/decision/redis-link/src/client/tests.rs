@@ -30,13 +30,14 @@ impl StoppableClient {
     fn to(relay: &Relay) -> Self {
         let settings = Arc::new(RedisSettings::parse(&relay.url()).unwrap());
         let dialer = Dialer::new(Arc::clone(&settings)).unwrap();
-        let (inbox, jobs) = mpsc::channel(settings.queue);
+        let (sender, jobs) = mpsc::channel(settings.queue);
         let (publish, published) = watch::channel(PublishedState::disconnected(now()));
         let state = Arc::new(ClientState::default());
         let worker = Worker::new(dialer, ECHO.into(), jobs, publish, Arc::clone(&state));
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let tasks = LocalSet::new();
         tasks.spawn_local(worker.run());
+        let inbox = Inbox { sender, state: Arc::clone(&state) };
         let client = BatchingClient { inbox, open_max: settings.queue, state, published };
         let stoppable = StoppableClient { client, runtime, tasks };
         stoppable.run_until(|client| client.state().is_connected());

@@ -13,10 +13,10 @@ use super::job::{Job, JobBatch};
 use super::node::{Connection, ConnectionState, Node, keep_earliest};
 use super::pipeline::{CommandSharing, PipelineInFlight, ReplyOutcome, Script, build};
 use super::router::ClusterRouter;
-use super::{ClientState, now};
+use super::{ClientState, now, queue_full};
 use crate::cluster_slots::{SlotMap, SlotRange};
 use crate::dial::{Dialer, OpenConnection};
-use crate::error::{self, FailureKind, LinkError, unavailable};
+use crate::error::{self, LinkError};
 use crate::settings::{Password, RedisServers, Secret};
 use crate::state::LinkState;
 
@@ -229,8 +229,7 @@ impl Worker {
         let full = self.queued() >= self.dialer.settings.queue;
         for job in jobs {
             if full {
-                let reason = "too many calls wait for it already";
-                job.fail(&unavailable(FailureKind::Overloaded, reason), &self.state.counters);
+                job.fail(&queue_full(), &self.state.counters);
                 continue;
             }
             keep_earliest(&mut self.expiry, job.deadline.at);

@@ -53,6 +53,41 @@ fn calls_that_arrive_while_others_are_in_flight_share_a_batch() {
 }
 
 #[test]
+fn calls_that_are_made_together_share_a_message_and_so_do_their_replies() {
+    let server = Server::redis();
+    let caller = Caller::connected_to(&server.url());
+    caller.add("{warm}").unwrap();
+    let before = caller.client.figures();
+    let answers = caller.send_together((0..100).map(|_| adds(1, 1, &["k"])).collect());
+    let sums: Vec<u64> = answers.iter().map(|answer| sum(answer.as_ref().unwrap())).collect();
+    assert_eq!(sums, (1..=100).collect::<Vec<_>>(), "each caller has its own reply");
+    let after = caller.client.figures();
+    assert_eq!(after.evaluations - before.evaluations, 1, "the server was called once");
+}
+
+#[test]
+fn calls_beyond_the_maximum_of_a_group_are_sent_in_the_next() {
+    let server = Server::redis();
+    let caller = Caller::connected_to(&server.url());
+    let answers = caller.send_together((0..300).map(|_| adds(1, 1, &["k"])).collect());
+    assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+    assert_eq!(server.tell(&["GET", "k"]).text().unwrap(), "300");
+}
+
+#[test]
+fn a_call_without_a_tokio_runtime_is_answered() {
+    let server = Server::redis();
+    let caller = Caller::connected_to(&server.url());
+    let mut sent = std::pin::pin!(caller.client.send(adds(1, 1, &["k"]), UNHURRIED));
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    let reply = eventually("the reply", || match sent.as_mut().poll(&mut context) {
+        std::task::Poll::Ready(reply) => Some(reply),
+        std::task::Poll::Pending => None,
+    });
+    assert_eq!(reply.map(|reply| sum(&reply)), Ok(1));
+}
+
+#[test]
 fn a_call_may_have_many_keys_and_others_their_own() {
     let server = Server::redis();
     let caller = Caller::connected_to(&server.url());

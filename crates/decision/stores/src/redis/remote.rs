@@ -65,7 +65,11 @@ impl Remote for RedisStore {
             results.push(applied.and_then(|()| answers.first().copied().ok_or_else(unanswered)));
             return;
         }
-        let calls = split_into_calls(batch.checks, self.is_cluster);
+        let calls = match batch.verb {
+            // The script has a fast path for calls with one check.
+            Verb::Check => (0..batch.checks.len()).map(|index| vec![index]).collect(),
+            _ => split_into_calls(batch.checks, self.is_cluster),
+        };
         let apply = |indexes: &Vec<usize>| {
             let checks: SmallVec<[Check<'_>; 2]> =
                 indexes.iter().filter_map(|index| batch.checks.get(*index)).copied().collect();

@@ -31,8 +31,9 @@ const SLOT_BEAT: Duration = Duration::from_millis(100);
 const RENEW_TURNS: usize = 8;
 /// Keys in one batch: a few milliseconds of the remote's time.
 const BATCH_MAX: usize = 1_000;
-/// Batches of leases that are renewed in one beat: a busy node renews most of its leases when windows begin.
-const RENEW_BATCHES: usize = 4;
+/// Leases that are renewed in one beat: two pipelines. A busy node would renew thousands when windows begin, and its
+/// requests would wait for the remote meanwhile. A key whose turn has not come takes a slice with its next check.
+const RENEWED_LEASES_MAX: usize = 256;
 /// A node that has not registered for this many beats is not counted any more.
 const NODE_BEATS: u32 = 5;
 /// The maximum random delay before the debts of an outage are charged.
@@ -128,17 +129,42 @@ impl<R: Remote> SharedStore<R> {
         if self.breakers.all_open() {
             return;
         }
-        let transfers = self.leases.due(BATCH_MAX * RENEW_BATCHES, now);
+        let transfers = self.leases.due(RENEWED_LEASES_MAX, now);
         if transfers.is_empty() {
             return;
         }
+        let (ample, scarce): (Vec<_>, Vec<_>) = transfers.into_iter().partition(|it| it.is_ample);
+        tokio::join!(self.renew_ample(&ample, now), self.send_renewals(Verb::Take, &scarce, now));
+    }
+
+    /// Renews leases of which the remote has enough, by checks: the script has a fast path for them. A check takes all
+    /// units or none, so a refused one is followed by a take.
+    async fn renew_ample(&self, transfers: &[Transfer], now: Timestamp) {
+        let refused = self.send_renewals(Verb::Check, transfers, now).await;
+        self.send_renewals(Verb::Take, &refused, now).await;
+    }
+
+    /// Renews leases by checks or takes; returns the transfers whose checks the remote refused.
+    async fn send_renewals(
+        &self,
+        verb: Verb,
+        transfers: &[Transfer],
+        now: Timestamp,
+    ) -> Vec<Transfer> {
+        if transfers.is_empty() {
+            return Vec::new();
+        }
         let sent = Instant::now();
-        let results = self.send(Verb::Take, &transfers, now).await;
+        let results = self.send(verb, transfers, now).await;
         if results.iter().any(Result::is_ok) {
             self.leases.note_round_trip(sent.elapsed().into());
         }
+        let mut refused = Vec::new();
         for (transfer, result) in transfers.iter().zip(results) {
             match result {
+                Ok(answer) if verb == Verb::Check && !answer.decision.is_admitted() => {
+                    refused.push(transfer.clone());
+                }
                 Ok(answer) => {
                     let nodes = self.nodes.live();
                     self.leases.on_renewed(transfer, &answer.decision, now, nodes);
@@ -146,6 +172,7 @@ impl<R: Remote> SharedStore<R> {
                 Err(_) => self.leases.on_no_answer(transfer.key.fingerprint),
             }
         }
+        refused
     }
 
     /// Returns unused units, from the shards of this turn.

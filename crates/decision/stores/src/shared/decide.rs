@@ -24,11 +24,6 @@ use crate::batch::{
 };
 use crate::counter_store::StoreError;
 
-/// How long a call of a leased check waits for others to share a pipeline with, if [`JOIN_CALLS_MIN`] are under way.
-const JOIN_WINDOW: Duration = Duration::from_millis(1);
-/// With fewer calls under way the remote is not busy, and a call would wait in vain.
-const JOIN_CALLS_MIN: usize = 8;
-
 /// A check's answer, and how to revert it if another check refuses the request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ProvisionalAnswer {
@@ -217,14 +212,6 @@ impl<R: Remote> SharedStore<R> {
         deadline: Instant,
     ) -> (Vec<Result<Answer, StoreError>>, Nanos) {
         let sent = Instant::now();
-        let call = self.leases.enter_call();
-        if call.others >= JOIN_CALLS_MIN {
-            // Timers fire once a millisecond, so the calls of a millisecond are sent together.
-            tokio::time::sleep(JOIN_WINDOW).await;
-        } else {
-            // Requests that are ready come as far as this one, so that their calls share a pipeline.
-            tokio::task::yield_now().await;
-        }
         let mut results = self.breakers.apply_each(&self.remote, take, deadline).await;
         let is_refused =
             matches!(results.as_slice(), [Ok(answer)] if !answer.decision.is_admitted());

@@ -15,7 +15,7 @@ mod expiry_queue;
 mod key_lease;
 mod slices;
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_algorithms::{Decision, Nanos, Timestamp};
 
@@ -46,8 +46,6 @@ pub(crate) struct Leases {
     pause_max: Nanos,
     /// How long the remote takes to answer, in nanoseconds, smoothed.
     round_trip: AtomicU64,
-    /// Requests that take units at the moment.
-    calls: AtomicUsize,
     renewed: AtomicU64,
     returned: AtomicU64,
     lost: AtomicU64,
@@ -58,20 +56,6 @@ pub(crate) struct Leases {
 pub(crate) struct GrantTimes {
     pub(crate) sent: Timestamp,
     pub(crate) replied: Timestamp,
-}
-
-/// Counts a request while it takes units; also if its future is dropped.
-#[derive(Debug)]
-pub(crate) struct CallGuard<'a> {
-    calls: &'a AtomicUsize,
-    /// The requests that were taking units before.
-    pub(crate) others: usize,
-}
-
-impl Drop for CallGuard<'_> {
-    fn drop(&mut self) {
-        self.calls.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 /// Counts of leased units.
@@ -99,7 +83,6 @@ impl Leases {
             era: AtomicU64::new(0),
             pause_max,
             round_trip: AtomicU64::new(0),
-            calls: AtomicUsize::new(0),
             renewed: AtomicU64::new(0),
             returned: AtomicU64::new(0),
             lost: AtomicU64::new(0),
@@ -145,12 +128,6 @@ impl Leases {
         });
         // Nothing is known about a new key, which may never be used again.
         plan.flatten().unwrap_or(TakePlan::exact(check.cost))
-    }
-
-    /// Counts a request that takes units, until the guard is dropped.
-    pub(crate) fn enter_call(&self) -> CallGuard<'_> {
-        let others = self.calls.fetch_add(1, Ordering::Relaxed);
-        CallGuard { calls: &self.calls, others }
     }
 
     /// Notes how long the remote took to answer.

@@ -223,6 +223,6 @@ impl LocalShare {
             return None;
         }
         self.in_flight = units;
-        Some(Transfer { key: self.key, limit: self.limit.clone(), units })
+        Some(Transfer { key: self.key, limit: self.limit.clone(), units, is_ample: false })
     }
 }

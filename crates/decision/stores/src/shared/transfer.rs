@@ -5,12 +5,14 @@ use tidegate_algorithms::Limit;
 use crate::batch::{Check, Key};
 
 /// Units of a key to take from the remote, to charge there, or to return to it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Transfer {
     pub(crate) key: Key,
     /// The limit that the remote applies.
     pub(crate) limit: Limit,
     pub(crate) units: u64,
+    /// Whether the remote has far more units than these, so that it will probably grant all.
+    pub(crate) is_ample: bool,
 }
 
 impl Transfer {

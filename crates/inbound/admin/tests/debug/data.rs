@@ -395,3 +395,41 @@ async fn ten_thousand_limits_are_read_within_the_budget() {
         (&json!(10_000), &json!(50), &json!(0))
     );
 }
+
+#[tokio::test]
+async fn a_limit_that_most_callers_exceed_is_found_and_its_callers_are_counted() {
+    let stage = stage();
+    stage.door.record();
+    for caller in 0..300 {
+        for _ in 0..6 {
+            stage.check("user", &caller.to_string());
+        }
+    }
+    stage.engine.clock().advance(Nanos::from_secs(2 * 86_400));
+    stage.door.record();
+    let page = stage.get("/api/evidence").await.json();
+    let limits = page["limits"].as_array().unwrap();
+    let user = limits.iter().find(|limit| limit["limit"]["rule"] == "user").unwrap();
+    assert_eq!((&user["whole"]["within"], &user["whole"]["over"]), (&json!(600), &json!(1_200)));
+    assert_eq!(user["demand"]["sampled"], json!(256));
+    assert_eq!(user["demand"]["peaks"]["max"], json!(6));
+    let page = stage.get("/api/findings").await.json();
+    let findings = page["findings"].as_array().unwrap();
+    let kinds: Vec<&str> = findings
+        .iter()
+        .filter(|found| found["limit"]["rule"] == "user")
+        .map(|found| found["kind"].as_str().unwrap())
+        .collect();
+    // Six at once against two a day: above the limit in one window, far below it on average.
+    assert_eq!(kinds, ["bursty"], "{page}");
+    let id = limits_id(&stage, "user").await;
+    let one = stage.get(&format!("/api/limits/{id}")).await.json();
+    assert_eq!(one["findings"][0]["kind"], json!("bursty"));
+    assert_eq!(one["demand"]["sampled"], json!(256));
+}
+
+async fn limits_id(stage: &Stage, rule: &str) -> String {
+    let all = limits(stage, "").await;
+    let found = all.iter().find(|limit| limit["rule"] == rule).unwrap();
+    found["id"].as_str().unwrap().to_owned()
+}

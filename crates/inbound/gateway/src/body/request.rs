@@ -211,10 +211,10 @@ impl Body for RequestBody {
 impl StreamWatch {
     fn poll(
         &mut self,
-        body: Pin<&mut (dyn Body<Data = Bytes, Error = BoxError> + Send)>,
+        mut body: Pin<&mut (dyn Body<Data = Bytes, Error = BoxError> + Send)>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let ended = match body.poll_frame(cx) {
+        let ended = match body.as_mut().poll_frame(cx) {
             Poll::Pending => {
                 let idle = self.idle;
                 let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(idle)));
@@ -225,6 +225,10 @@ impl StreamWatch {
                 self.timer = None;
                 let bytes = self.progress.note(frame.data_ref().map_or(0, Bytes::len));
                 if bytes <= self.bytes_max {
+                    // A body with a length is not polled after its last byte.
+                    if body.is_end_stream() {
+                        self.progress.end(BodyState::Complete);
+                    }
                     return Poll::Ready(Some(Ok(frame)));
                 }
                 (BodyState::TooLarge, BodyCut::TooLarge)

@@ -111,7 +111,9 @@ impl Body for GatewayBody {
             ResponseSource::Upstream { body, timer } => match body.poll_frame(cx) {
                 Poll::Ready(frame) => {
                     timer.sleep = None;
-                    (frame, body.is_end_stream())
+                    // Nothing follows trailer fields, and hyper does not ask.
+                    let ends = matches!(&frame, Some(Ok(frame)) if frame.is_trailers());
+                    (frame, ends || body.is_end_stream())
                 }
                 Poll::Pending => {
                     this.held.replace(0);

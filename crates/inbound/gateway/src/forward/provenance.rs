@@ -29,6 +29,7 @@ const FORWARDING_FIELDS: [HeaderName; 6] =
 #[derive(Clone, Debug)]
 pub(crate) struct Hop {
     pub(crate) address: Option<IpAddr>,
+    pub(crate) peer: Peer,
     proto: &'static str,
     /// Its address as text.
     pub(crate) name: CompactString,
@@ -62,6 +63,7 @@ impl Hop {
         };
         Hop {
             address,
+            peer: *peer,
             proto,
             name: text.as_str().into(),
             text: HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("unknown")),

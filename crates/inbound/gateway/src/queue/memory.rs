@@ -8,7 +8,7 @@ use tidegate_document::Size;
 use tidegate_overload::Caller;
 use tokio::time::Instant;
 
-use super::{QueueFull, QueueId, QueuedRequest, QueuedState, RequestQueue};
+use super::{QueueFull, QueueFuture, QueueId, QueuedRequest, QueuedState, RequestQueue};
 use crate::settings::QueueSettings;
 
 /// A queue in memory.
@@ -63,13 +63,84 @@ impl MemoryQueue {
         MemoryQueue { table: Mutex::new(Table { settings, requests, usage, callers, ended }) }
     }
 
-    /// Changes the bounds. Requests that are stored stay, even if there are more.
-    pub fn resize(&self, settings: QueueSettings) {
-        self.table.lock().settings = settings;
+    /// Stores a request without waiting.
+    ///
+    /// # Errors
+    /// When the queue is full, or the caller's share of it.
+    pub(super) fn push_now(&self, request: QueuedRequest) -> Result<QueueId, QueueFull> {
+        let (bytes, caller) = (request.bytes(), request.caller);
+        let mut random = [0; 16];
+        aws_lc_rs::rand::fill(&mut random).map_err(|_| QueueFull)?;
+        let id = QueueId::new(u128::from_ne_bytes(random));
+        let mut table = self.table.lock();
+        if !table.has_room(caller, bytes) {
+            return Err(QueueFull);
+        }
+        table.insert(id, caller, QueuedState::Waiting, Some(request));
+        Ok(id)
+    }
+
+    /// Adds a request that an earlier process stored, whatever the bounds are. Its own copy is elsewhere.
+    pub(super) fn restore(&self, id: QueueId, caller: Caller, state: QueuedState) {
+        let mut table = self.table.lock();
+        let has_ended = state != QueuedState::Waiting;
+        table.insert(id, caller, state, None);
+        if has_ended {
+            table.ended.push_back((Instant::now(), id));
+        }
+    }
+
+    /// Removes a request that could not be stored durably.
+    pub(super) fn remove(&self, id: QueueId) {
+        // Dropped outside of the lock.
+        let _unprocessed = self.take(id);
+        self.table.lock().remove(id);
+    }
+
+    /// Sets the state of a request without waiting.
+    pub(super) fn settle_now(&self, id: QueueId, state: QueuedState) {
+        // Dropped outside of the lock.
+        let _unprocessed = self.take(id);
+        let mut table = self.table.lock();
+        let Some(entry) = table.requests.get_mut(&id) else { return };
+        let has_ended = state != QueuedState::Waiting;
+        entry.state = state;
+        if has_ended {
+            table.ended.push_back((Instant::now(), id));
+        }
+    }
+
+    /// Whether a request is in the table.
+    pub(super) fn contains(&self, id: QueueId) -> bool {
+        self.table.lock().requests.contains_key(&id)
+    }
+
+    /// Forgets the requests that ended too long ago.
+    pub(super) fn forget_old(&self) {
+        let mut table = self.table.lock();
+        let remember = table.settings.remember;
+        table.forget(Instant::now().checked_sub(remember));
+    }
+
+    pub(super) fn settings(&self) -> QueueSettings {
+        self.table.lock().settings
     }
 }
 
 impl Table {
+    fn insert(
+        &mut self,
+        id: QueueId,
+        caller: Caller,
+        state: QueuedState,
+        request: Option<QueuedRequest>,
+    ) {
+        let bytes = request.as_ref().map_or(0, QueuedRequest::bytes);
+        self.usage.add(bytes);
+        self.callers.entry(caller).or_default().add(bytes);
+        self.requests.insert(id, QueueEntry { state, request, caller });
+    }
+
     /// Forgets the requests that ended before an instant.
     fn forget(&mut self, before: Option<Instant>) {
         let old = |ended: &Instant| before.is_some_and(|before| *ended <= before);
@@ -113,20 +184,9 @@ impl Table {
 }
 
 impl RequestQueue for MemoryQueue {
-    fn push(&self, request: QueuedRequest) -> Result<QueueId, QueueFull> {
-        let (bytes, caller) = (request.bytes(), request.caller);
-        let mut random = [0; 16];
-        aws_lc_rs::rand::fill(&mut random).map_err(|_| QueueFull)?;
-        let id = QueueId::new(u128::from_ne_bytes(random));
-        let mut table = self.table.lock();
-        if !table.has_room(caller, bytes) {
-            return Err(QueueFull);
-        }
-        table.usage.add(bytes);
-        table.callers.entry(caller).or_default().add(bytes);
-        let (state, request) = (QueuedState::Waiting, Some(request));
-        table.requests.insert(id, QueueEntry { state, request, caller });
-        Ok(id)
+    fn push(&self, request: QueuedRequest) -> QueueFuture<'_, Result<QueueId, QueueFull>> {
+        let pushed = self.push_now(request);
+        Box::pin(std::future::ready(pushed))
     }
 
     fn take(&self, id: QueueId) -> Option<QueuedRequest> {
@@ -140,19 +200,17 @@ impl RequestQueue for MemoryQueue {
         Some(request)
     }
 
-    fn settle(&self, id: QueueId, state: QueuedState) {
-        // Dropped outside of the lock.
-        let _unprocessed = self.take(id);
-        let mut table = self.table.lock();
-        let Some(entry) = table.requests.get_mut(&id) else { return };
-        entry.state = state;
-        if state != QueuedState::Waiting {
-            table.ended.push_back((Instant::now(), id));
-        }
+    fn settle(&self, id: QueueId, state: QueuedState) -> QueueFuture<'_, ()> {
+        self.settle_now(id, state);
+        Box::pin(std::future::ready(()))
     }
 
     fn state(&self, id: QueueId) -> Option<QueuedState> {
-        self.table.lock().requests.get(&id).map(|entry| entry.state)
+        self.table.lock().requests.get(&id).map(|entry| entry.state.clone())
+    }
+
+    fn resize(&self, settings: QueueSettings) {
+        self.table.lock().settings = settings;
     }
 }
 
@@ -161,15 +219,27 @@ mod tests {
     use std::time::Duration;
 
     use bytes::Bytes;
-    use http::{Request, StatusCode};
+    use http::{HeaderMap, Request, StatusCode};
+    use tidegate_server::Peer;
     use tokio::time::advance;
 
+    use super::super::QueuedResponse;
     use super::*;
+
+    fn done(status: StatusCode) -> QueuedState {
+        let (headers, body) = (HeaderMap::new(), Bytes::new());
+        QueuedState::Done(QueuedResponse { status, headers, body, truncated: false })
+    }
 
     fn request(bytes: usize) -> QueuedRequest {
         let (head, ()) = Request::get("/").body(()).unwrap().into_parts();
         let caller = Caller::default();
-        QueuedRequest { head, body: Bytes::from(vec![b'x'; bytes - 1]), caller }
+        QueuedRequest {
+            head,
+            body: Bytes::from(vec![b'x'; bytes - 1]),
+            caller,
+            peer: Peer::default(),
+        }
     }
 
     fn request_of(name: &str, bytes: usize) -> QueuedRequest {
@@ -184,19 +254,19 @@ mod tests {
             ..QueueSettings::default()
         };
         let queue = MemoryQueue::new(settings);
-        let first = queue.push(request_of("a", 60)).unwrap();
-        assert_eq!(queue.push(request_of("a", 41)), Err(QueueFull));
-        let second = queue.push(request_of("a", 40)).unwrap();
-        assert_eq!(queue.push(request_of("a", 1)), Err(QueueFull));
+        let first = queue.push_now(request_of("a", 60)).unwrap();
+        assert_eq!(queue.push_now(request_of("a", 41)), Err(QueueFull));
+        let second = queue.push_now(request_of("a", 40)).unwrap();
+        assert_eq!(queue.push_now(request_of("a", 1)), Err(QueueFull));
         for _ in 0..2 {
-            queue.push(request_of("b", 50)).unwrap();
+            queue.push_now(request_of("b", 50)).unwrap();
         }
         // One that has ended makes room, and its state is forgotten.
-        queue.settle(first, QueuedState::Done(StatusCode::OK));
-        assert_eq!(queue.state(first), Some(QueuedState::Done(StatusCode::OK)));
-        queue.push(request_of("a", 60)).unwrap();
+        queue.settle_now(first, done(StatusCode::OK));
+        assert_eq!(queue.state(first), Some(done(StatusCode::OK)));
+        queue.push_now(request_of("a", 60)).unwrap();
         assert_eq!((queue.state(first), queue.state(second)), (None, Some(QueuedState::Waiting)));
-        assert_eq!(queue.push(request_of("a", 1)), Err(QueueFull));
+        assert_eq!(queue.push_now(request_of("a", 1)), Err(QueueFull));
     }
 
     #[tokio::test(start_paused = true)]
@@ -204,10 +274,10 @@ mod tests {
         let settings = QueueSettings { remember: Duration::ZERO, ..QueueSettings::default() };
         let queue = MemoryQueue::new(settings);
         for number in 0..50 {
-            let id = queue.push(request_of(&number.to_string(), 10)).unwrap();
-            queue.settle(id, QueuedState::Expired);
+            let id = queue.push_now(request_of(&number.to_string(), 10)).unwrap();
+            queue.settle_now(id, QueuedState::Expired);
         }
-        queue.push(request_of("last", 10)).unwrap();
+        queue.push_now(request_of("last", 10)).unwrap();
         let table = queue.table.lock();
         assert_eq!((table.callers.len(), table.requests.len()), (1, 1));
         assert_eq!((table.usage.requests, table.usage.bytes), (1, 10));
@@ -221,26 +291,26 @@ mod tests {
             ..QueueSettings::default()
         };
         let queue = MemoryQueue::new(settings);
-        let first = queue.push(request(60)).unwrap();
-        assert_eq!(queue.push(request(41)), Err(QueueFull));
-        queue.push(request(40)).unwrap();
+        let first = queue.push_now(request(60)).unwrap();
+        assert_eq!(queue.push_now(request(41)), Err(QueueFull));
+        queue.push_now(request(40)).unwrap();
         assert_eq!(queue.take(first).unwrap().bytes(), 60);
         assert!(queue.take(first).is_none());
-        queue.push(request(60)).unwrap();
-        assert_eq!(queue.push(request(1)), Err(QueueFull));
+        queue.push_now(request(60)).unwrap();
+        assert_eq!(queue.push_now(request(1)), Err(QueueFull));
     }
 
     #[tokio::test(start_paused = true)]
     async fn stored_requests_stay_when_the_bounds_shrink() {
         let settings = QueueSettings { requests_max: 2, ..QueueSettings::default() };
         let queue = MemoryQueue::new(settings);
-        let first = queue.push(request(1)).unwrap();
-        queue.push(request(1)).unwrap();
+        let first = queue.push_now(request(1)).unwrap();
+        queue.push_now(request(1)).unwrap();
         queue.resize(QueueSettings { requests_max: 1, ..settings });
-        assert_eq!(queue.push(request(1)), Err(QueueFull));
+        assert_eq!(queue.push_now(request(1)), Err(QueueFull));
         assert!(queue.take(first).is_some());
         queue.resize(QueueSettings { requests_max: 3, ..settings });
-        assert!(queue.push(request(1)).is_ok());
+        assert!(queue.push_now(request(1)).is_ok());
     }
 
     #[tokio::test(start_paused = true)]
@@ -251,14 +321,14 @@ mod tests {
             ..QueueSettings::default()
         };
         let queue = MemoryQueue::new(settings);
-        let id = queue.push(request(1)).unwrap();
+        let id = queue.push_now(request(1)).unwrap();
         assert_eq!(queue.state(id), Some(QueuedState::Waiting));
-        queue.settle(id, QueuedState::Done(StatusCode::CREATED));
-        assert_eq!(queue.state(id), Some(QueuedState::Done(StatusCode::CREATED)));
+        queue.settle_now(id, done(StatusCode::CREATED));
+        assert_eq!(queue.state(id), Some(done(StatusCode::CREATED)));
         advance(Duration::from_secs(9)).await;
-        assert_eq!(queue.push(request(1)), Err(QueueFull));
+        assert_eq!(queue.push_now(request(1)), Err(QueueFull));
         advance(Duration::from_secs(1)).await;
-        let other = queue.push(request(1)).unwrap();
+        let other = queue.push_now(request(1)).unwrap();
         assert_eq!(queue.state(id), None);
         assert_ne!(other, id);
     }

@@ -84,5 +84,10 @@ settings! {
         wait_max: Duration = "5m",
         /// How long a finished request can still be looked up.
         remember: Duration = "10m",
+        /// How much of the body of a response is kept for its caller.
+        response_bytes_max: Size = "64KiB",
+        /// Whether credentials (`Authorization`, cookies, API keys) of stored requests are written to the data directory.
+        /// Without them, a request that waits during a restart is processed without credentials.
+        keep_credentials: bool = "false",
     }
 }

@@ -103,6 +103,12 @@ pub(super) enum HttpConnection {
     Http2(http2::SendRequest<RequestBody>),
 }
 
+/// An open connection; over HTTP/1.1 without hyper.
+pub(super) enum OpenedTransport {
+    Http1(Transport),
+    Http2(http2::SendRequest<RequestBody>),
+}
+
 impl Connector {
     pub(super) fn new(
         tls: Option<TlsConnector>,
@@ -118,6 +124,20 @@ impl Connector {
         origin: &Origin,
         connect_timeout: Duration,
     ) -> Result<HttpConnection, ConnectError> {
+        Ok(match self.open_transport(origin, connect_timeout).await? {
+            OpenedTransport::Http1(transport) => {
+                HttpConnection::Http1(Http1Connection::start(transport).await?)
+            }
+            OpenedTransport::Http2(sender) => HttpConnection::Http2(sender),
+        })
+    }
+
+    /// Like [`Connector::open`], but leaves a connection over HTTP/1.1 without hyper.
+    pub(super) async fn open_transport(
+        &self,
+        origin: &Origin,
+        connect_timeout: Duration,
+    ) -> Result<OpenedTransport, ConnectError> {
         let transport = timeout(connect_timeout, self.connect(origin));
         let transport = transport.await.map_err(|_| ConnectError::Timeout)??;
         let is_http2 = match self.protocol {
@@ -125,22 +145,20 @@ impl Connector {
             UpstreamProtocol::Auto => transport.negotiated_http2(),
             UpstreamProtocol::Http1 => false,
         };
-        if is_http2 {
-            let io = TokioIo::new(transport);
-            let mut builder = http2::Builder::new(TokioExecutor::new());
-            builder.timer(TokioTimer::new());
-            builder
-                .initial_stream_window_size(STREAM_WINDOW_BYTES)
-                .initial_connection_window_size(CONNECTION_WINDOW_BYTES);
-            builder.keep_alive_interval(PING_EVERY).keep_alive_timeout(PING_TIMEOUT);
-            let (sender, connection) =
-                builder.handshake(io).await.map_err(ConnectError::Handshake)?;
-            // Its error is returned to the requests on it.
-            tokio::spawn(async move { drop(connection.await) });
-            Ok(HttpConnection::Http2(sender))
-        } else {
-            Http1Connection::start(transport).await.map(HttpConnection::Http1)
+        if !is_http2 {
+            return Ok(OpenedTransport::Http1(transport));
         }
+        let io = TokioIo::new(transport);
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder.timer(TokioTimer::new());
+        builder
+            .initial_stream_window_size(STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(CONNECTION_WINDOW_BYTES);
+        builder.keep_alive_interval(PING_EVERY).keep_alive_timeout(PING_TIMEOUT);
+        let (sender, connection) = builder.handshake(io).await.map_err(ConnectError::Handshake)?;
+        // Its error is returned to the requests on it.
+        tokio::spawn(async move { drop(connection.await) });
+        Ok(OpenedTransport::Http2(sender))
     }
 
     async fn connect(&self, origin: &Origin) -> Result<Transport, ConnectError> {
@@ -148,7 +166,7 @@ impl Connector {
         // Requests are written with one syscall; Nagle's algorithm would only delay them.
         stream.set_nodelay(true).map_err(ConnectError::Refused)?;
         let Some(tls) = self.tls.as_ref().filter(|_| origin.is_encrypted()) else {
-            return Ok(Transport(Either::Left(stream)));
+            return Ok(Transport::new(Either::Left(stream)));
         };
         let name = match &self.server_name {
             Some(name) => name.clone(),
@@ -156,7 +174,7 @@ impl Connector {
                 .map_err(|_| ConnectError::ServerName)?,
         };
         let stream = tls.connect(name, stream).await.map_err(ConnectError::Tls)?;
-        Ok(Transport(Either::Right(Box::new(stream))))
+        Ok(Transport::new(Either::Right(Box::new(stream))))
     }
 }
 

@@ -1,23 +1,37 @@
-//! An HTTP/1.1 connection that hyper serves until the body of a long response begins.
+//! An HTTP/1.1 connection that is taken back from hyper while hyper is not needed.
 //!
 //! hyper keeps four buffers for each connection, in all 30 KiB and more, for as long as its response lasts. For
-//! thousands of clients that do not read, that is most of the memory. So a connection with a long response is taken
-//! back from hyper: [`LongBody`](super::long_body::LongBody) reads the rest of the body and holds no more than one
-//! piece of it. The connection is given to hyper again for its next request.
+//! thousands of clients that do not read, or wait for a slow upstream, that is most of the memory. So a connection is
+//! taken back in two cases:
+//!
+//! - **Its response is long.** [`LongBody`](super::long_body::LongBody) reads the rest of the body and holds no more than
+//!   one piece of it. The connection is given to hyper again for its next request.
+//! - **The worker has many requests.** The head of a request is written without hyper if the connection is new. When the
+//!   response begins, hyper gets the connection. It writes a request like the first one, which is dropped, and reads
+//!   the response.
 
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
+use http::header::TRANSFER_ENCODING;
+use http::{Method, Request, Response};
+use hyper::body::Incoming;
+use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{Builder, Connection, Parts, SendRequest};
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
+use tokio::io::AsyncWriteExt as _;
 
 use super::connect::{BUFFER_BYTES, ConnectError};
-use super::transport::Transport;
+use super::transport::{Transport, TransportProgress};
 use crate::body::RequestBody;
+
+/// How often hyper is polled in a row for a response that has arrived: it writes, then reads, then answers.
+const RECEIVE_POLLS: usize = 3;
 
 /// What the task of a connection does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +50,9 @@ enum Order {
 pub(super) struct Http1Connection {
     pub(super) sender: SendRequest<RequestBody>,
     pub(super) handover: Arc<Handover>,
+    pub(super) progress: Arc<TransportProgress>,
+    /// The connection, if no task serves it yet. Locked only so that it can be shared.
+    unserved: Mutex<Option<Box<Connection<TokioIo<Transport>, RequestBody>>>>,
 }
 
 /// The way of a connection between hyper's task and the body of a response.
@@ -62,22 +79,153 @@ struct HandoverState {
 impl Http1Connection {
     /// Gives a connection to hyper.
     pub(super) async fn start(transport: Transport) -> Result<Self, ConnectError> {
-        let (sender, connection) = Builder::new()
-            .max_buf_size(BUFFER_BYTES)
-            .handshake(TokioIo::new(transport))
-            .await
-            .map_err(ConnectError::Handshake)?;
-        let handover = Arc::new(Handover::default());
-        tokio::spawn(serve(connection, Arc::clone(&handover)));
-        Ok(Http1Connection { sender, handover })
+        Http1Connection::handshake(transport).await.map_err(ConnectError::Handshake)
     }
+
+    pub(super) async fn handshake(transport: Transport) -> Result<Self, hyper::Error> {
+        let mut connection = Http1Connection::unserved(transport).await?;
+        connection.serve();
+        Ok(connection)
+    }
+
+    async fn unserved(transport: Transport) -> Result<Self, hyper::Error> {
+        let progress = Arc::clone(transport.progress());
+        let (sender, connection) =
+            Builder::new().max_buf_size(BUFFER_BYTES).handshake(TokioIo::new(transport)).await?;
+        let handover = Arc::new(Handover::default());
+        let unserved = Mutex::new(Some(Box::new(connection)));
+        Ok(Http1Connection { sender, handover, progress, unserved })
+    }
+
+    /// Lets a task serve the connection.
+    pub(super) fn serve(&mut self) {
+        if let Some(connection) = self.unserved.get_mut().take() {
+            tokio::spawn(serve(*connection, Arc::clone(&self.handover)));
+        }
+    }
+
+    /// Takes the connection back from hyper, for the body of a response.
+    pub(super) fn hand_over(&mut self) {
+        match self.unserved.get_mut().take() {
+            Some(connection) => self.handover.complete(*connection),
+            None => self.handover.begin(),
+        }
+    }
+
+    /// Sends a request without a body, and waits for its response without hyper.
+    pub(super) async fn send_and_wait(
+        &mut self,
+        request: Request<RequestBody>,
+    ) -> Result<Response<Incoming>, SendFailure> {
+        let method = request.method().clone();
+        let mut sending = Box::pin(self.sender.try_send_request(request));
+        let early = poll_fn(|cx| match sending.as_mut().poll(cx) {
+            Poll::Ready(answered) => Poll::Ready(Some(answered)),
+            Poll::Pending => self.progress.poll_flushed(cx).map(|()| None),
+        });
+        if let Some(answered) = early.await {
+            return answered.map_err(SendFailure::of);
+        }
+        self.handover.begin();
+        let handed_over = poll_fn(|cx| self.handover.poll_take(cx)).await;
+        let Some((mut transport, read_ahead)) = handed_over else {
+            return sending.await.map_err(SendFailure::of);
+        };
+        drop(sending);
+        transport.unread(&read_ahead);
+        drop(read_ahead);
+        let (connection, answered) = receive(transport, method).await?;
+        *self = connection;
+        Ok(answered)
+    }
+}
+
+/// Why a request was not answered, and the request if nothing of it was sent.
+pub(super) struct SendFailure {
+    pub(super) error: hyper::Error,
+    pub(super) unsent: Option<Request<RequestBody>>,
+}
+
+impl SendFailure {
+    fn of(mut error: TrySendError<Request<RequestBody>>) -> Self {
+        SendFailure { unsent: error.take_message(), error: error.into_error() }
+    }
+}
+
+impl From<hyper::Error> for SendFailure {
+    fn from(error: hyper::Error) -> Self {
+        SendFailure { error, unsent: None }
+    }
+}
+
+/// Sends a request without a body on a connection that hyper does not have yet, and waits for its response.
+pub(super) async fn send_bare(
+    mut transport: Transport,
+    request: Request<RequestBody>,
+) -> Result<(Http1Connection, Response<Incoming>), SendFailure> {
+    let method = request.method().clone();
+    let head = encode_head(&request);
+    drop(request);
+    // hyper finds out what is wrong with the connection.
+    let sent = async { transport.write_all(&head).await.and(transport.flush().await) };
+    drop(sent.await);
+    drop(head);
+    receive(transport, method).await
+}
+
+/// A head as hyper writes it.
+fn encode_head(request: &Request<RequestBody>) -> Vec<u8> {
+    let mut head = format!("{} {} HTTP/1.1\r\n", request.method(), request.uri()).into_bytes();
+    for (name, value) in request.headers() {
+        if name != TRANSFER_ENCODING {
+            for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+                head.extend_from_slice(part);
+            }
+        }
+    }
+    head.extend_from_slice(b"\r\n");
+    head
+}
+
+/// Waits for the response to a request that was sent, then lets hyper read it.
+async fn receive(
+    mut transport: Transport,
+    method: Method,
+) -> Result<(Http1Connection, Response<Incoming>), SendFailure> {
+    poll_fn(|cx| transport.poll_response(cx)).await;
+    transport.drop_request();
+    transport.progress().begin(true);
+    let mut connection = Http1Connection::unserved(transport).await?;
+    let mut again = Request::new(RequestBody::empty());
+    *again.method_mut() = method;
+    // A retry would not send the request of the caller.
+    let mut sending = Box::pin(connection.sender.send_request(again));
+    let serving = connection.unserved.get_mut();
+    // Served here and not by a task: the head has arrived, and of many responses only one is between two polls.
+    let answered = poll_fn(|cx| {
+        for _ in 0..RECEIVE_POLLS {
+            // Its error is returned to the request.
+            let ended =
+                serving.as_mut().is_none_or(|serving| Pin::new(serving).poll(cx).is_ready());
+            if ended {
+                *serving = None;
+            }
+            if let Poll::Ready(answered) = sending.as_mut().poll(cx) {
+                return Poll::Ready(answered);
+            }
+        }
+        Poll::Pending
+    });
+    let answered = answered.await?;
+    drop(sending);
+    Ok((connection, answered))
 }
 
 /// Serves a connection until it ends or is handed over.
 async fn serve(connection: Connection<TokioIo<Transport>, RequestBody>, handover: Arc<Handover>) {
     let mut serving = Some(connection);
     let mut is_known = false;
-    let taken = std::future::poll_fn(|cx| {
+    let taken = poll_fn(|cx| {
         if !std::mem::replace(&mut is_known, true) {
             handover.state.lock().task = Some(cx.waker().clone());
         }
@@ -89,23 +237,11 @@ async fn serve(connection: Connection<TokioIo<Transport>, RequestBody>, handover
         if ended == Some(false) { Poll::Pending } else { Poll::Ready(None) }
     });
     match (taken.await, handover.order()) {
-        (Some(connection), Order::HandOver) => {
-            let Parts { io, read_buf, .. } = connection.into_parts();
-            handover.state.lock().handed_over = Some((io.into_inner(), read_buf));
-        }
+        (Some(connection), Order::HandOver) => return handover.complete(connection),
         (Some(connection), _) => drop(connection.with_upgrades().await),
         (None, _) => {}
     }
-    let mut state = handover.state.lock();
-    state.is_over = true;
-    let body = state.body.take();
-    // The waker holds the memory of this task.
-    let task = state.task.take();
-    drop(state);
-    drop(task);
-    if let Some(body) = body {
-        body.wake();
-    }
+    handover.end(None);
 }
 
 impl Handover {
@@ -134,6 +270,29 @@ impl Handover {
     /// Whether hyper's task would hand over the connection: not after a request that might have switched protocols.
     pub(super) fn is_possible(&self) -> bool {
         self.order() == Order::Serve
+    }
+
+    /// Takes a connection from hyper.
+    fn complete(&self, connection: Connection<TokioIo<Transport>, RequestBody>) {
+        let Parts { io, read_buf, .. } = connection.into_parts();
+        let transport = io.into_inner();
+        transport.progress().release();
+        self.end(Some((transport, read_buf)));
+    }
+
+    /// Records that hyper has no connection any more.
+    fn end(&self, handed_over: Option<(Transport, Bytes)>) {
+        let mut state = self.state.lock();
+        state.handed_over = handed_over;
+        state.is_over = true;
+        let body = state.body.take();
+        // The waker holds the memory of hyper's task.
+        let task = state.task.take();
+        drop(state);
+        drop(task);
+        if let Some(body) = body {
+            body.wake();
+        }
     }
 
     /// Asks hyper's task for the connection.

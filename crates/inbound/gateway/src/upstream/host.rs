@@ -4,20 +4,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use http::header::{CONNECTION, UPGRADE};
+use http::header::{CONNECTION, TRAILER, UPGRADE};
 use http::{Request, Response, StatusCode, Version, response};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
+use tidegate_server::has_many_requests;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use super::connect::{BUFFER_BYTES, ConnectError, Connector, HttpConnection};
-use super::handover::{Handover, Http1Connection};
+use super::connect::{BUFFER_BYTES, ConnectError, Connector, OpenedTransport};
+use super::handover::{Handover, Http1Connection, send_bare};
 use super::host_health::HostHealth;
-use super::long_body::{LongBody, UpstreamBody};
+use super::long_body::{LongBody, LongFraming, UpstreamBody};
 use super::origin::Origin;
 use super::pool::{Pools, SharedConnection, pool_index};
+use super::transport::Transport;
 use crate::body::RequestBody;
 use crate::settings::UpstreamSettings;
 
@@ -151,11 +153,17 @@ impl Host {
         {
             return Ok(self.lease_shared(pool_index, shared));
         }
-        let opened = connector.open(&self.origin, connect_timeout).await?;
+        let opened = connector.open_transport(&self.origin, connect_timeout).await?;
         self.opened.fetch_add(1, Ordering::Relaxed);
         Ok(match opened {
-            HttpConnection::Http1(connection) => self.lease_exclusive(pool_index, connection),
-            HttpConnection::Http2(sender) => {
+            OpenedTransport::Http1(transport) => {
+                let sender = match has_many_requests() {
+                    true => RequestSender::Bare(transport),
+                    false => RequestSender::Exclusive(Http1Connection::start(transport).await?),
+                };
+                self.lease_exclusive(pool_index, sender)
+            }
+            OpenedTransport::Http2(sender) => {
                 self.speaks_http2.store(true, Ordering::Relaxed);
                 self.lease_shared(pool_index, self.pools.add_shared(pool_index, sender))
             }
@@ -174,7 +182,8 @@ impl Host {
             // The last response was complete, so the connection is ready soon or closed.
             if sender.is_ready() || sender.ready().await.is_ok() {
                 self.reused.fetch_add(1, Ordering::Relaxed);
-                return Some(self.lease_exclusive(pool_index, connection));
+                let sender = RequestSender::Exclusive(connection);
+                return Some(self.lease_exclusive(pool_index, sender));
             }
         }
         None
@@ -183,15 +192,10 @@ impl Host {
     fn lease_exclusive(
         self: &Arc<Self>,
         pool_index: usize,
-        connection: Http1Connection,
+        sender: RequestSender,
     ) -> ConnectionLease {
         self.requests.fetch_add(1, Ordering::Relaxed);
-        ConnectionLease {
-            host: Arc::clone(self),
-            pool_index,
-            reusable: true,
-            sender: Some(RequestSender::Exclusive(connection)),
-        }
+        ConnectionLease { host: Arc::clone(self), pool_index, reusable: true, sender: Some(sender) }
     }
 
     fn lease_shared(
@@ -222,6 +226,8 @@ pub(crate) struct ConnectionLease {
 
 #[derive(Debug)]
 enum RequestSender {
+    /// A new connection that hyper does not have yet.
+    Bare(Transport),
     Exclusive(Http1Connection),
     /// A connection that was taken back from hyper.
     HandedOver(Arc<Handover>),
@@ -237,9 +243,10 @@ impl ConnectionLease {
     pub(super) const fn version(&self) -> Version {
         match self.sender {
             Some(RequestSender::Shared(_)) => Version::HTTP_2,
-            Some(RequestSender::Exclusive(_) | RequestSender::HandedOver(_)) | None => {
-                Version::HTTP_11
-            }
+            Some(
+                RequestSender::Bare(_) | RequestSender::Exclusive(_) | RequestSender::HandedOver(_),
+            )
+            | None => Version::HTTP_11,
         }
     }
 
@@ -254,17 +261,42 @@ impl ConnectionLease {
             *request = error.take_message();
             error.into_error()
         };
+        let upgrades = sent.headers().contains_key(UPGRADE);
+        let waits_bare = !upgrades && sent.body().is_empty();
+        if let Some(RequestSender::Bare(_)) = &self.sender
+            && let Some(RequestSender::Bare(transport)) = self.sender.take()
+        {
+            let connection = match waits_bare {
+                true => {
+                    // Boxed: otherwise the future of every request would have its size.
+                    let sending = Box::pin(send_bare(transport, sent));
+                    let (connection, answered) = sending.await.map_err(|failure| failure.error)?;
+                    self.sender = Some(RequestSender::Exclusive(connection));
+                    return Ok(answered);
+                }
+                false => Http1Connection::handshake(transport).await?,
+            };
+            self.sender = Some(RequestSender::Exclusive(connection));
+        }
         match &mut self.sender {
             Some(RequestSender::Exclusive(connection)) => {
-                if sent.headers().contains_key(UPGRADE) {
+                if upgrades {
                     connection.handover.allow_upgrade();
+                }
+                connection.progress.begin(!upgrades);
+                if waits_bare && has_many_requests() && connection.handover.is_possible() {
+                    let sending = Box::pin(connection.send_and_wait(sent));
+                    return sending.await.map_err(|failure| {
+                        *request = failure.unsent;
+                        failure.error
+                    });
                 }
                 connection.sender.try_send_request(sent).await.map_err(&mut unsent)
             }
             Some(RequestSender::Shared(shared)) => {
                 shared.sender.try_send_request(sent).await.map_err(&mut unsent)
             }
-            Some(RequestSender::HandedOver(_)) | None => {
+            Some(RequestSender::Bare(_) | RequestSender::HandedOver(_)) | None => {
                 unreachable!("a lease sends one request")
             }
         }
@@ -275,16 +307,31 @@ impl ConnectionLease {
         self.reusable = false;
     }
 
-    /// The body of the response to a request without one. A long body is read without hyper.
-    pub(crate) fn take_body(&mut self, answer: &response::Parts, body: Incoming) -> UpstreamBody {
-        let length = body.size_hint().exact().filter(|length| *length > LONG_BYTES_MIN);
-        let (Some(RequestSender::Exclusive(connection)), Some(length)) = (&self.sender, length)
-        else {
+    /// The body of a response. A long one is read without hyper, if the client has sent all of its request.
+    pub(crate) fn take_body(
+        &mut self,
+        answer: &response::Parts,
+        body: Incoming,
+        is_sent: bool,
+    ) -> UpstreamBody {
+        let Some(RequestSender::Exclusive(connection)) = &mut self.sender else {
             return UpstreamBody::Hyper(body);
         };
-        if !connection.handover.is_possible() {
+        let progress = &connection.progress;
+        let framing = match body.size_hint().exact() {
+            Some(length) => (length > LONG_BYTES_MIN).then_some(LongFraming::Length(length)),
+            None => (progress.is_withheld() && !answer.headers.contains_key(TRAILER))
+                .then(LongFraming::chunked),
+        };
+        let is_sent = is_sent && progress.is_flushed() && connection.handover.is_possible();
+        let Some(framing) = framing.filter(|_| is_sent) else {
+            if progress.is_withheld() {
+                progress.release();
+            }
+            connection.serve();
             return UpstreamBody::Hyper(body);
-        }
+        };
+        connection.hand_over();
         let handover = Arc::clone(&connection.handover);
         let stays_open = answer.version == Version::HTTP_11
             && answer
@@ -293,7 +340,7 @@ impl ConnectionLease {
                 .iter()
                 .all(|value| value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"keep-alive"));
         self.reusable &= stays_open;
-        let body = LongBody::new(body, length, Arc::clone(&handover));
+        let body = LongBody::new(body, framing, Arc::clone(&handover));
         // hyper's handle is dropped: it holds a block of its channel, 10 KiB.
         self.sender = Some(RequestSender::HandedOver(handover));
         UpstreamBody::Long(Box::new(body))

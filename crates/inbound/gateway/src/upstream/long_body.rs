@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
-use http_body::{Body, Frame};
+use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::io::AsyncReadExt as _;
 
+use super::chunks::{ChunkDecoder, ChunkError};
 use super::connect::BUFFER_BYTES;
 use super::handover::Handover;
 use super::transport::{SMALL_READ_BYTES, Transport};
@@ -18,13 +19,47 @@ use crate::body::{GatewayBodyError, is_over_budget};
 /// The first read. Doubled when a read fills its buffer, up to [`BUFFER_BYTES`].
 const READ_BYTES_MIN: usize = 16 * 1024;
 
-/// The body of a response whose length is known. First comes what hyper has read, then the rest from the connection.
+/// How a long body is framed.
+#[derive(Debug)]
+pub(super) enum LongFraming {
+    /// By its length; with the bytes that are still to come.
+    Length(u64),
+    /// By chunks, of which hyper has read nothing.
+    Chunked(ChunkDecoder),
+}
+
+impl LongFraming {
+    pub(super) const fn chunked() -> Self {
+        LongFraming::Chunked(ChunkDecoder::new())
+    }
+
+    fn is_ended(&self) -> bool {
+        match self {
+            LongFraming::Length(remaining) => *remaining == 0,
+            LongFraming::Chunked(decoder) => decoder.is_ended(),
+        }
+    }
+
+    /// The data in these bytes, and whether any bytes follow the body.
+    fn decode(&mut self, mut raw: Bytes) -> Result<(Bytes, bool), ChunkError> {
+        match self {
+            LongFraming::Length(remaining) => {
+                let excess =
+                    raw.split_off(usize::try_from(*remaining).unwrap_or(usize::MAX).min(raw.len()));
+                *remaining = remaining.saturating_sub(u64::try_from(raw.len()).unwrap_or(u64::MAX));
+                Ok((raw, !excess.is_empty()))
+            }
+            LongFraming::Chunked(decoder) => decoder.decode(raw),
+        }
+    }
+}
+
+/// The long body of a response. First comes what hyper has read, then the rest from the connection.
 #[derive(Debug)]
 pub(crate) struct LongBody {
     source: LongSource,
     handover: Arc<Handover>,
-    /// Bytes that are still to come.
-    remaining: u64,
+    framing: LongFraming,
     read_bytes: usize,
 }
 
@@ -34,24 +69,28 @@ enum LongSource {
     Hyper(Incoming),
     /// Waits for the connection; with the error of hyper's body, which is its normal end.
     HandOver(Option<hyper::Error>),
-    Transport {
-        transport: Transport,
-        read_ahead: Bytes,
-    },
+    Transport(Transport),
     Ended,
 }
 
 impl LongBody {
-    /// The rest of a body of this length, on a connection that is about to be handed over.
-    pub(super) fn new(body: Incoming, length: u64, handover: Arc<Handover>) -> Self {
-        handover.begin();
+    /// A body on a connection that is about to be handed over.
+    pub(super) fn new(body: Incoming, framing: LongFraming, handover: Arc<Handover>) -> Self {
         let source = LongSource::Hyper(body);
-        LongBody { source, handover, remaining: length, read_bytes: READ_BYTES_MIN }
+        LongBody { source, handover, framing, read_bytes: READ_BYTES_MIN }
     }
 
-    /// The bytes that are still to come.
-    pub(crate) const fn remaining(&self) -> u64 {
-        self.remaining
+    /// What is known about the rest of the body.
+    pub(crate) fn size_hint(&self) -> SizeHint {
+        match self.framing {
+            LongFraming::Length(remaining) => SizeHint::with_exact(remaining),
+            LongFraming::Chunked(_) => SizeHint::new(),
+        }
+    }
+
+    /// Whether the body has ended.
+    pub(crate) fn is_ended(&self) -> bool {
+        self.framing.is_ended()
     }
 
     /// The next data; `None` at the end.
@@ -59,25 +98,24 @@ impl LongBody {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Bytes, GatewayBodyError>>> {
-        if self.remaining == 0 {
-            return Poll::Ready(None);
-        }
         loop {
+            if self.is_ended() {
+                return Poll::Ready(None);
+            }
             match &mut self.source {
                 LongSource::Hyper(body) => match ready!(Pin::new(body).poll_frame(cx)) {
                     Some(Ok(frame)) => {
                         if let Ok(data) = frame.into_data() {
-                            return Poll::Ready(Some(Ok(self.count(data))));
+                            return Poll::Ready(Some(Ok(self.count_decoded(data))));
                         }
                     }
                     Some(Err(error)) => self.source = LongSource::HandOver(Some(error)),
                     None => self.source = LongSource::HandOver(None),
                 },
                 LongSource::HandOver(error) => match ready!(self.handover.poll_take(cx)) {
-                    Some((transport, read_ahead)) => {
-                        // Copied: it is a part of a buffer that may be much larger.
-                        let read_ahead = Bytes::copy_from_slice(&read_ahead);
-                        self.source = LongSource::Transport { transport, read_ahead };
+                    Some((mut transport, read_ahead)) => {
+                        transport.unread(&read_ahead);
+                        self.source = LongSource::Transport(transport);
                     }
                     None => {
                         let error =
@@ -85,21 +123,23 @@ impl LongBody {
                         return self.fail(error);
                     }
                 },
-                LongSource::Transport { read_ahead, .. } if !read_ahead.is_empty() => {
-                    let data = std::mem::take(read_ahead);
-                    return Poll::Ready(Some(Ok(self.count(data))));
-                }
-                LongSource::Transport { transport, .. } => {
-                    let read = ready!(poll_read(transport, self.read_bytes, self.remaining, cx));
-                    match read {
-                        Ok(data) if data.is_empty() => return self.fail(incomplete()),
-                        Ok(data) => {
-                            if data.len() >= self.read_bytes {
-                                self.read_bytes = (self.read_bytes * 2).min(BUFFER_BYTES);
-                            }
-                            return Poll::Ready(Some(Ok(self.count(data))));
-                        }
+                LongSource::Transport(transport) => {
+                    let most = match self.framing {
+                        LongFraming::Length(remaining) => remaining,
+                        LongFraming::Chunked(_) => u64::MAX,
+                    };
+                    let raw = match ready!(poll_read(transport, self.read_bytes, most, cx)) {
+                        Ok(raw) if raw.is_empty() => return self.fail(incomplete()),
+                        Ok(raw) => raw,
                         Err(error) => return self.fail(GatewayBodyError::Read(error)),
+                    };
+                    if raw.len() >= self.read_bytes {
+                        self.read_bytes = (self.read_bytes * 2).min(BUFFER_BYTES);
+                    }
+                    match self.decode(raw) {
+                        Ok(data) if data.is_empty() => {}
+                        Ok(data) => return Poll::Ready(Some(Ok(data))),
+                        Err(error) => return self.fail(error),
                     }
                 }
                 LongSource::Ended => return Poll::Ready(None),
@@ -107,25 +147,31 @@ impl LongBody {
         }
     }
 
-    /// Counts data, and returns the connection after the last byte.
-    fn count(&mut self, mut data: Bytes) -> Bytes {
-        let bytes = u64::try_from(data.len()).unwrap_or(u64::MAX);
-        let excess = bytes.saturating_sub(self.remaining);
-        self.remaining = self.remaining.saturating_sub(bytes);
-        if excess > 0 {
-            data.truncate(data.len().saturating_sub(usize::try_from(excess).unwrap_or(usize::MAX)));
+    /// Counts data that hyper has decoded.
+    fn count_decoded(&mut self, data: Bytes) -> Bytes {
+        if let LongFraming::Length(remaining) = &mut self.framing {
+            let bytes = u64::try_from(data.len()).unwrap_or(u64::MAX);
+            *remaining = remaining.saturating_sub(bytes);
         }
-        if self.remaining == 0 {
+        data
+    }
+
+    /// The data in these bytes. Returns the connection after the last of them.
+    fn decode(&mut self, raw: Bytes) -> Result<Bytes, GatewayBodyError> {
+        let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+        let decoded = self.framing.decode(raw).map_err(invalid);
+        let (data, has_excess) = decoded.map_err(GatewayBodyError::Read)?;
+        if self.is_ended() {
             let ended = std::mem::replace(&mut self.source, LongSource::Ended);
             // A connection with bytes that no response has is not used again.
-            if let LongSource::Transport { transport, read_ahead } = ended
-                && excess == 0
-                && read_ahead.is_empty()
+            if let LongSource::Transport(transport) = ended
+                && transport.is_drained()
+                && !has_excess
             {
                 self.handover.give_back(transport);
             }
         }
-        data
+        Ok(data)
     }
 
     fn fail<T>(&mut self, error: GatewayBodyError) -> Poll<Option<Result<T, GatewayBodyError>>> {
@@ -184,15 +230,15 @@ impl UpstreamBody {
     pub(crate) fn is_end_stream(&self) -> bool {
         match self {
             UpstreamBody::Hyper(body) => body.is_end_stream(),
-            UpstreamBody::Long(body) => body.remaining() == 0,
+            UpstreamBody::Long(body) => body.is_ended(),
         }
     }
 
     /// What is known about the rest of the body.
-    pub(crate) fn size_hint(&self) -> http_body::SizeHint {
+    pub(crate) fn size_hint(&self) -> SizeHint {
         match self {
             UpstreamBody::Hyper(body) => body.size_hint(),
-            UpstreamBody::Long(body) => http_body::SizeHint::with_exact(body.remaining()),
+            UpstreamBody::Long(body) => body.size_hint(),
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::Request;
 use http_body_util::BodyExt as _;
+use tidegate_gateway::{PathMatch, RouteSettings, UpstreamProtocol, UpstreamSettings};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
@@ -104,4 +105,104 @@ async fn a_client_that_disconnects_ends_a_long_response() {
     until("the end of the upstream request", || upstream.open() == 0).await;
     until("the end of the request", || harness.gateway.read().in_flight == 0).await;
     assert_eq!(harness.gateway.read().broken, 0, "the upstream did not break off");
+}
+
+/// A chunked response with chunks of this size, and what follows it.
+fn chunked(fields: &str, size: usize, after: &str) -> String {
+    let mut answer = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n{fields}\r\n");
+    let mut rest = BYTES;
+    while rest > 0 {
+        let bytes = size.min(rest);
+        answer += &format!("{bytes:X};n=1\r\n{}\r\n", "x".repeat(bytes));
+        rest -= bytes;
+    }
+    answer + after
+}
+
+#[tokio::test]
+async fn a_chunked_response_is_complete_and_its_connection_is_used_again() {
+    for size in [1_000, 70_000, BYTES] {
+        for (fields, after, expected) in [
+            ("", "0\r\n\r\n", 1),
+            ("", "0\r\nx-sum: 42\r\n\r\n", 1),
+            ("trailer: x-sum\r\n", "0\r\nx-sum: 42\r\n\r\n", 1),
+            ("connection: close\r\n", "0\r\n\r\n", 4),
+            ("content-length: 5\r\n", "0\r\n\r\n", 4),
+            ("", "0\r\n\r\nHTTP/1.1 200 OK", 4),
+        ] {
+            let (url, connections) = serving(chunked(fields, size, after), false).await;
+            let harness = Harness::open(to(&[url]));
+            let (mut one, mut two) = (harness.one().await, harness.two().await);
+            for client in [&mut one, &mut two] {
+                assert_eq!(client.send(Request::get("/"), "").await.body.len(), BYTES);
+                let posted = client.send(Request::post("/"), "body").await;
+                assert_eq!(posted.body.len(), BYTES, "{size} {fields}{after}");
+            }
+            let opened = connections.load(Ordering::Relaxed);
+            assert_eq!(opened, expected, "{size} {fields}{after}");
+            assert_eq!(harness.gateway.read().broken, 0);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_chunked_response_that_breaks_off_is_not_complete_for_the_client_either() {
+    for after in ["", "5\r\nab", "0\r\n", "x\r\n\r\n", "3\r\nabcd\r\n"] {
+        let (url, _) = serving(chunked("", 10_000, after), true).await;
+        let harness = Harness::open(to(&[url]));
+        let response = harness.one().await.begin(Request::get("/"), "");
+        let response = within("a response", response).await.unwrap();
+        assert!(within("a body", response.into_body().collect()).await.is_err(), "{after:?}");
+        until("the end of the request", || harness.gateway.read().broken == 1).await;
+    }
+}
+
+/// More requests than a worker has before they are awaited without hyper.
+const MANY: usize = 600;
+
+#[tokio::test]
+async fn requests_that_wait_for_an_upstream_while_there_are_many_are_answered_as_usual() {
+    let (slow, upstream) = (Upstream::start().await, Upstream::start().await);
+    let mut settings = to(&[upstream.url()]);
+    let mut many = RouteSettings::new("many", "slow");
+    many.path = PathMatch::Prefix("/slow/many".into());
+    settings.routes.insert(0, many);
+    // HTTP/2: a connection for each would need too many descriptors.
+    let protocol = UpstreamProtocol::Http2;
+    settings
+        .upstreams
+        .push(UpstreamSettings { protocol, ..UpstreamSettings::new("slow", vec![slow.url()]) });
+    let harness = Harness::open(settings);
+    let mut crowd = harness.two().await;
+    let waiting: Vec<_> =
+        (0..MANY).map(|_| tokio::spawn(crowd.begin(Request::get("/slow/many"), ""))).collect();
+    until("many requests", || slow.seen().len() == MANY).await;
+    for is_http2 in [false, true] {
+        let mut client = match is_http2 {
+            false => harness.one().await,
+            true => harness.two().await,
+        };
+        for _ in 0..2 {
+            assert_eq!(client.send(Request::get("/"), "").await.body, "hello");
+            assert_eq!(client.send(Request::head("/medium"), "").await.body, "");
+            assert_eq!(client.send(Request::get("/status/404"), "").await.status, 404);
+            assert_eq!(client.send(Request::post("/echo"), "body").await.body, "body");
+            assert_eq!(client.send(Request::get("/large"), "").await.body.len(), 8 << 20);
+            assert_eq!(client.send(Request::get("/trailers"), "").await.body, "part");
+        }
+    }
+    assert_eq!(upstream.connections(), 1, "it is used again");
+    assert_eq!(upstream.seen().len(), 24, "each request was sent once");
+    let broken = harness.one().await.send(Request::get("/break"), "").await;
+    assert_eq!(broken.status, 502);
+    let response = harness.one().await.begin(Request::get("/slow"), "");
+    let response = tokio::spawn(response);
+    until("the request", || upstream.last().uri == "/slow").await;
+    response.abort();
+    until("the end of the upstream request", || upstream.open() == 0).await;
+    slow.let_go();
+    for response in waiting {
+        let response = within("a response", response).await.unwrap().unwrap();
+        assert_eq!(response.status(), 200);
+    }
 }

@@ -12,6 +12,7 @@ mod allocations;
 mod answers;
 mod counting;
 mod describing;
+mod durable_queue;
 mod encryption;
 mod evasion;
 mod forwarding;

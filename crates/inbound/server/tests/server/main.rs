@@ -6,5 +6,6 @@ mod connections;
 mod draining;
 mod encryption;
 mod frames;
+mod long_responses;
 mod requests;
 mod slow_clients;

@@ -36,6 +36,8 @@ pub(crate) enum ConnectFailure {
     Timeout,
     #[error("the TLS handshake failed: {0}")]
     Tls(io::Error),
+    #[error("the system has no trusted certificates; set a file")]
+    NoAuthority,
     #[error("the host is not a valid name for a certificate")]
     ServerName,
 }
@@ -45,7 +47,7 @@ pub(crate) enum ConnectFailure {
 pub(crate) struct Connector {
     pub(super) destinations: Arc<DestinationPolicy>,
     pub(super) resolver: Arc<dyn Resolver>,
-    pub(super) tls: TlsConnector,
+    pub(super) tls: Option<TlsConnector>,
     pub(super) timeout: Duration,
 }
 
@@ -63,7 +65,8 @@ impl Connector {
             return Ok(TokioIo::new(Transport(Either::Left(stream))));
         }
         let name = ServerName::try_from(host.to_owned()).map_err(|_| ConnectFailure::ServerName)?;
-        let stream = self.tls.connect(name, stream).await.map_err(ConnectFailure::Tls)?;
+        let tls = self.tls.as_ref().ok_or(ConnectFailure::NoAuthority)?;
+        let stream = tls.connect(name, stream).await.map_err(ConnectFailure::Tls)?;
         Ok(TokioIo::new(Transport(Either::Right(Box::new(stream)))))
     }
 

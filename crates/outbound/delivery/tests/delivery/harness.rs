@@ -113,6 +113,7 @@ pub(crate) fn attempt(number: u64, payload: Payload) -> Attempt {
         deadline: None,
         attempts: 0,
         lapses: 0,
+        job: None,
         payload,
     };
     Attempt { record, number: 1, slot: None }

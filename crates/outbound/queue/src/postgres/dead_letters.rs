@@ -32,7 +32,7 @@ impl Operation<'_> {
         self.lock_keys(&keys).await?;
         let sql = "WITH gone AS (DELETE FROM records WHERE sequence = ANY($1) RETURNING *) \
                    INSERT INTO dead_letters SELECT sequence, queue, class, tenant, serial_key, cost, bytes, \
-                   enqueued_at, deadline, epoch, attempts, lapses, $2, $3, $4 FROM gone \
+                   enqueued_at, deadline, epoch, attempts, lapses, $2, $3, $4, job FROM gone \
                    RETURNING class, bytes, cost";
         let now = to_sql(self.now.as_nanos());
         for row in self.query(sql, &[&sequences, &now, &reason.name(), &detail]).await? {
@@ -123,7 +123,7 @@ impl Operation<'_> {
             self.totals.remove_dead(record.bytes, record.cost);
             self.totals.add_live(record.class, record.bytes, record.cost);
             let sql = "INSERT INTO records VALUES \
-                       ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12, $13, $14, 0, 0)";
+                       ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12, $13, $14, 0, 0, $15)";
             self.execute(
                 sql,
                 &[
@@ -142,6 +142,7 @@ impl Operation<'_> {
                     &deadline,
                     // A receipt from before stays stale.
                     &record.epoch.saturating_add(1),
+                    &record.job,
                 ],
             )
             .await?;
@@ -160,6 +161,7 @@ impl Operation<'_> {
         for record in &records {
             self.totals.remove_dead(record.bytes, record.cost);
         }
+        self.count_purged(&records).await?;
         Ok(records.len() as u64)
     }
 

@@ -38,13 +38,13 @@ const BLOCKED: i64 = 3;
 /// The columns that [`RecordRow::read`] reads, of `records` and of `dead_letters`.
 macro_rules! record_columns {
     () => {
-        "sequence, class, tenant, serial_key, cost, bytes, enqueued_at, deadline, epoch, attempts, lapses"
+        "sequence, class, tenant, serial_key, cost, bytes, enqueued_at, deadline, epoch, attempts, lapses, job"
     };
 }
 pub(super) use record_columns;
 
 /// The number of these columns.
-pub(super) const RECORD_COLUMN_COUNT: usize = 11;
+pub(super) const RECORD_COLUMN_COUNT: usize = 12;
 
 /// One transaction.
 pub(super) struct Operation<'a> {
@@ -69,6 +69,7 @@ pub(super) struct RecordRow {
     pub(super) epoch: i64,
     attempts: i64,
     lapses: i64,
+    pub(super) job: Option<String>,
 }
 
 /// The columns of new records, for one statement.
@@ -85,6 +86,7 @@ struct RecordColumns<'a> {
     bytes: Vec<i64>,
     waiting_since: Vec<i64>,
     deadlines: Vec<i64>,
+    jobs: Vec<Option<&'a str>>,
     payloads: Vec<Bytes>,
 }
 
@@ -119,6 +121,7 @@ impl RecordRow {
             epoch: row.try_get(8)?,
             attempts: row.try_get(9)?,
             lapses: row.try_get(10)?,
+            job: row.try_get(11)?,
         })
     }
 
@@ -133,6 +136,7 @@ impl RecordRow {
             class: class.ok_or_else(|| damaged("the class of a record"))?,
             // The empty key orders a strict queue.
             order_key: self.serial_key.filter(|key| !key.is_empty()),
+            job: self.job,
             enqueued_at,
             deadline: (deadline != Timestamp::MAX).then_some(deadline),
             attempts: u32::try_from(self.attempts).unwrap_or(u32::MAX),
@@ -236,6 +240,7 @@ impl<'a> Operation<'a> {
         let rows = self.check_room(batch, &new).await?;
         self.insert(batch, &new, &sequences).await?;
         self.compact_totals(rows).await?;
+        self.tidy_jobs(batch).await?;
         let mut outcomes = Vec::with_capacity(batch.len());
         for (index, sequence) in sequences.iter().enumerate() {
             outcomes.push(match originals.get(&index) {
@@ -346,6 +351,7 @@ impl<'a> Operation<'a> {
             columns.waiting_since.push(to_sql(waiting_since.as_nanos()));
             let deadline = settings.deadline(record.deadline, waiting_since);
             columns.deadlines.push(to_sql(deadline.as_nanos()));
+            columns.jobs.push(record.job.as_deref());
             columns.payloads.push(payload);
         }
         self.insert_columns(&columns, queue, now).await
@@ -362,10 +368,10 @@ impl<'a> Operation<'a> {
             return Ok(());
         }
         let sql = "INSERT INTO records SELECT sequence, $1, state, class, tag, position, tenant, serial_key, cost, \
-                   bytes, $2, waiting_since, waiting_since, deadline, 0, 0, 0 FROM unnest($3::bigint[], $4::bigint[], \
+                   bytes, $2, waiting_since, waiting_since, deadline, 0, 0, 0, job FROM unnest($3::bigint[], $4::bigint[], \
                    $5::bigint[], $6::bigint[], $7::bigint[], $8::text[], $9::text[], $10::bigint[], $11::bigint[], \
-                   $12::bigint[], $13::bigint[]) AS new (sequence, state, class, tag, position, tenant, serial_key, \
-                   cost, bytes, waiting_since, deadline)";
+                   $12::bigint[], $13::bigint[], $14::text[]) AS new (sequence, state, class, tag, position, tenant, \
+                   serial_key, cost, bytes, waiting_since, deadline, job)";
         self.execute(
             sql,
             &[
@@ -382,6 +388,7 @@ impl<'a> Operation<'a> {
                 &columns.bytes,
                 &columns.waiting_since,
                 &columns.deadlines,
+                &columns.jobs,
             ],
         )
         .await?;
@@ -463,7 +470,8 @@ impl<'a> Operation<'a> {
         let sequences: Vec<i64> = plan.chosen.iter().map(|(_, one)| one.sequence).collect();
         let sql = "UPDATE records r SET state = 2, epoch = r.epoch + 1, due_at = $2 FROM payloads p \
                    WHERE r.sequence = ANY($1) AND p.sequence = r.sequence RETURNING r.sequence, r.class, r.tenant, \
-                   r.serial_key, r.cost, r.bytes, r.enqueued_at, r.deadline, r.epoch, r.attempts, r.lapses, p.payload";
+                   r.serial_key, r.cost, r.bytes, r.enqueued_at, r.deadline, r.epoch, r.attempts, r.lapses, r.job, \
+                   p.payload";
         let rows = self.query(sql, &[&sequences, &to_sql(lease_ends.as_nanos())]).await?;
         let mut found = HashMap::with_capacity(rows.len());
         for row in &rows {

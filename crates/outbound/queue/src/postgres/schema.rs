@@ -7,7 +7,8 @@ use super::pool::{Failure, Pool};
 use crate::error::QueueError;
 
 /// SQL to reach each version from the one before. Published entries never change.
-const MIGRATIONS: &[&str] = &["
+const MIGRATIONS: &[&str] = &[
+    "
 CREATE TABLE counters (name text PRIMARY KEY, value bigint NOT NULL);
 INSERT INTO counters VALUES ('instance', floor(random() * 4294967296)::bigint);
 
@@ -98,7 +99,60 @@ CREATE TABLE dedup_keys (
     PRIMARY KEY (queue, dedup_key)
 );
 CREATE INDEX dedup_keys_by_expiry ON dedup_keys (expires_at);
-"];
+",
+    JOBS,
+];
+
+/// Jobs. Triggers append differences, one row for each job that a statement changes; their sums are the counts. The first
+/// epoch of a record is 0; a redriven one has a later epoch and was accepted before.
+const JOBS: &str = "
+ALTER TABLE records ADD COLUMN job text;
+ALTER TABLE dead_letters ADD COLUMN job text;
+
+CREATE TABLE jobs (
+    queue bigint NOT NULL,
+    job text NOT NULL,
+    tenant text NOT NULL,
+    first_enqueued bigint NOT NULL,
+    last_enqueued bigint NOT NULL,
+    accepted bigint NOT NULL,
+    accepted_cost bigint NOT NULL,
+    live bigint NOT NULL,
+    live_bytes bigint NOT NULL,
+    live_cost bigint NOT NULL,
+    dead bigint NOT NULL,
+    purged bigint NOT NULL
+);
+CREATE INDEX jobs_of_queue ON jobs (queue, job, tenant);
+
+CREATE FUNCTION count_job_records_added() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    INSERT INTO jobs SELECT queue, job, tenant, min(enqueued_at), max(enqueued_at),
+        count(*) FILTER (WHERE epoch = 0), coalesce(sum(cost) FILTER (WHERE epoch = 0), 0),
+        count(*), sum(bytes), sum(cost), 0, 0
+    FROM changed WHERE job IS NOT NULL GROUP BY queue, job, tenant;
+    RETURN NULL;
+END $$;
+CREATE FUNCTION count_job_records_removed() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    INSERT INTO jobs SELECT queue, job, tenant, min(enqueued_at), max(enqueued_at),
+        0, 0, -count(*), -sum(bytes), -sum(cost), 0, 0
+    FROM changed WHERE job IS NOT NULL GROUP BY queue, job, tenant;
+    RETURN NULL;
+END $$;
+CREATE FUNCTION count_job_dead_letters() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    INSERT INTO jobs SELECT queue, job, tenant, min(enqueued_at), max(enqueued_at), 0, 0, 0, 0, 0,
+        CASE TG_OP WHEN 'INSERT' THEN count(*) ELSE -count(*) END, 0
+    FROM changed WHERE job IS NOT NULL GROUP BY queue, job, tenant;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER job_record_added AFTER INSERT ON records REFERENCING NEW TABLE AS changed
+    FOR EACH STATEMENT EXECUTE FUNCTION count_job_records_added();
+CREATE TRIGGER job_record_removed AFTER DELETE ON records REFERENCING OLD TABLE AS changed
+    FOR EACH STATEMENT EXECUTE FUNCTION count_job_records_removed();
+CREATE TRIGGER job_dead_letter_added AFTER INSERT ON dead_letters REFERENCING NEW TABLE AS changed
+    FOR EACH STATEMENT EXECUTE FUNCTION count_job_dead_letters();
+CREATE TRIGGER job_dead_letter_removed AFTER DELETE ON dead_letters REFERENCING OLD TABLE AS changed
+    FOR EACH STATEMENT EXECUTE FUNCTION count_job_dead_letters();
+";
 
 /// Processes that start together migrate one after the other.
 const MIGRATION_LOCK: &str = "SELECT pg_advisory_xact_lock(7311434771225342023)";

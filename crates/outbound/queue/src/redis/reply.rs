@@ -157,6 +157,7 @@ fn read_record(mut parts: ReplyReader, instance: u32) -> Result<(Record, i64), Q
         attempts,
         lapses,
         payload,
+        job: None,
     };
     Ok((record, epoch))
 }

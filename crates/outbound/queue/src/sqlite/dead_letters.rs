@@ -32,7 +32,7 @@ impl Engine {
         totals.classes[class.index()].remove(record.bytes, record.cost);
         totals.dead.add(record.bytes, record.cost);
         let sql = "INSERT INTO dead_letters VALUES \
-                   (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
+                   (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
         self.execute(
             sql,
             params![
@@ -51,6 +51,7 @@ impl Engine {
                 to_sql(now.as_nanos()),
                 reason.name(),
                 detail,
+                record.job,
             ],
         )?;
         self.unblock(index, record.serial_key.as_deref(), now)
@@ -144,7 +145,7 @@ impl Engine {
         let deadline = queue.settings.deadline(None, now);
         let state = self.first_state(id, record.serial_key.as_deref(), now, now)?;
         let sql = "INSERT INTO records VALUES \
-                   (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?12, ?13, ?14, 0, 0)";
+                   (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?12, ?13, ?14, 0, 0, ?15)";
         self.execute(
             sql,
             params![
@@ -163,6 +164,7 @@ impl Engine {
                 to_sql(deadline.as_nanos()),
                 // A receipt from before stays stale.
                 record.epoch.saturating_add(1),
+                record.job,
             ],
         )
     }
@@ -186,6 +188,7 @@ impl Engine {
         for sequence in &selected {
             let record = self.delete_dead_letter(*sequence)?;
             self.execute("DELETE FROM payloads WHERE sequence = ?1", [sequence])?;
+            self.count_purged(index, record.job.as_deref(), &record.tenant)?;
             self.queues[index].totals.dead.remove(record.bytes, record.cost);
         }
         Ok(selected.len() as u64)

@@ -46,6 +46,7 @@ impl Engine {
                 None => self.insert(index, record, payload, now)?,
             });
         }
+        self.forget_jobs(index, batch, now)?;
         if batch.iter().any(|record| record.dedup_key.is_some()) {
             let sql = "DELETE FROM dedup_keys WHERE (queue, dedup_key) IN (SELECT queue, dedup_key \
                        FROM dedup_keys WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2)";
@@ -132,7 +133,7 @@ impl Engine {
         let serial_key = queue.settings.serial_key(record).map(str::to_owned);
         let state = self.first_state(id, serial_key.as_deref(), waiting_since, now)?;
         let sql = "INSERT INTO records VALUES \
-                   (?1, ?2, ?3, ?4, ?5, ?1, ?6, ?7, ?8, ?9, ?10, ?11, ?11, ?12, 0, 0, 0)";
+                   (?1, ?2, ?3, ?4, ?5, ?1, ?6, ?7, ?8, ?9, ?10, ?11, ?11, ?12, 0, 0, 0, ?13)";
         self.execute(
             sql,
             params![
@@ -148,6 +149,7 @@ impl Engine {
                 to_sql(now.as_nanos()),
                 to_sql(waiting_since.as_nanos()),
                 to_sql(deadline.as_nanos()),
+                record.job,
             ],
         )?;
         let sql = "INSERT INTO payloads VALUES (?1, ?2)";

@@ -14,9 +14,9 @@ use crate::record::{Payload, PriorityClass, Record};
 
 /// The columns that [`StoredRecord::read`] reads, of `records` and of `dead_letters`.
 pub(super) const RECORD_COLUMNS: &str = "sequence, class, tenant, serial_key, cost, bytes, enqueued_at, deadline, \
-                                         epoch, attempts, lapses";
+                                         epoch, attempts, lapses, job";
 /// The number of these columns.
-pub(super) const RECORD_COLUMN_COUNT: usize = 11;
+pub(super) const RECORD_COLUMN_COUNT: usize = 12;
 
 /// The columns that records and dead letters have in common.
 #[derive(Debug)]
@@ -32,6 +32,7 @@ pub(super) struct StoredRecord {
     pub(super) epoch: i64,
     pub(super) attempts: u32,
     pub(super) lapses: u32,
+    pub(super) job: Option<String>,
 }
 
 impl StoredRecord {
@@ -48,6 +49,7 @@ impl StoredRecord {
             epoch: row.get(8)?,
             attempts: row.get(9)?,
             lapses: row.get(10)?,
+            job: row.get(11)?,
         })
     }
 
@@ -70,6 +72,7 @@ impl StoredRecord {
             cost: self.cost,
             // The empty key orders a strict queue.
             order_key: self.serial_key.filter(|key| !key.is_empty()),
+            job: self.job,
             enqueued_at: self.enqueued_at,
             deadline: (self.deadline != Timestamp::MAX).then_some(self.deadline),
             attempts: self.attempts,

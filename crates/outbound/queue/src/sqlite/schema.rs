@@ -19,7 +19,7 @@ pub(super) mod record_state {
 }
 
 pub(super) const SCHEMA: Schema =
-    Schema { name: "queue", application_id: 0x7467_7175, migrations: &[VERSION_1] };
+    Schema { name: "queue", application_id: 0x7467_7175, migrations: &[VERSION_1, VERSION_2] };
 
 const VERSION_1: &str = "
 CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;
@@ -94,4 +94,46 @@ CREATE TABLE dedup_keys (
     PRIMARY KEY (queue, dedup_key)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX dedup_keys_by_expiry ON dedup_keys (expires_at);
+";
+
+/// Jobs. Triggers count their records, so that no operation can forget to. The first epoch of a record is 0; a redriven
+/// one has a later epoch and was accepted before.
+const VERSION_2: &str = "
+ALTER TABLE records ADD COLUMN job TEXT;
+ALTER TABLE dead_letters ADD COLUMN job TEXT;
+
+CREATE TABLE jobs (
+    queue INTEGER NOT NULL,
+    job TEXT NOT NULL,
+    tenant TEXT NOT NULL,
+    first_enqueued INTEGER NOT NULL,
+    last_enqueued INTEGER NOT NULL,
+    accepted INTEGER NOT NULL,
+    accepted_cost INTEGER NOT NULL,
+    live INTEGER NOT NULL,
+    live_bytes INTEGER NOT NULL,
+    live_cost INTEGER NOT NULL,
+    dead INTEGER NOT NULL,
+    purged INTEGER NOT NULL,
+    PRIMARY KEY (queue, job, tenant)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX jobs_by_age ON jobs (queue, first_enqueued);
+
+CREATE TRIGGER job_record_added AFTER INSERT ON records WHEN NEW.job IS NOT NULL BEGIN
+    INSERT INTO jobs VALUES (NEW.queue, NEW.job, NEW.tenant, NEW.enqueued_at, NEW.enqueued_at,
+        NEW.epoch = 0, iif(NEW.epoch = 0, NEW.cost, 0), 1, NEW.bytes, NEW.cost, 0, 0)
+    ON CONFLICT DO UPDATE SET last_enqueued = max(last_enqueued, NEW.enqueued_at),
+        accepted = accepted + (NEW.epoch = 0), accepted_cost = accepted_cost + iif(NEW.epoch = 0, NEW.cost, 0),
+        live = live + 1, live_bytes = live_bytes + NEW.bytes, live_cost = live_cost + NEW.cost;
+END;
+CREATE TRIGGER job_record_removed AFTER DELETE ON records WHEN OLD.job IS NOT NULL BEGIN
+    UPDATE jobs SET live = live - 1, live_bytes = live_bytes - OLD.bytes, live_cost = live_cost - OLD.cost
+    WHERE queue = OLD.queue AND job = OLD.job AND tenant = OLD.tenant;
+END;
+CREATE TRIGGER job_dead_letter_added AFTER INSERT ON dead_letters WHEN NEW.job IS NOT NULL BEGIN
+    UPDATE jobs SET dead = dead + 1 WHERE queue = NEW.queue AND job = NEW.job AND tenant = NEW.tenant;
+END;
+CREATE TRIGGER job_dead_letter_removed AFTER DELETE ON dead_letters WHEN OLD.job IS NOT NULL BEGIN
+    UPDATE jobs SET dead = dead - 1 WHERE queue = OLD.queue AND job = OLD.job AND tenant = OLD.tenant;
+END;
 ";

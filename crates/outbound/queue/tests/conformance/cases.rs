@@ -8,9 +8,9 @@ use std::time::Duration;
 use tidegate_queue::schedule::ClassPolicy;
 use tidegate_queue::{
     AttemptCharge, Capability, Claim, ClaimBudget, Clock, DeadLetterReason, DeadLetterSelection,
-    Delivery, EnqueueOutcome, Fullness, Nanos, NewRecord, OrderMode, Payload, PriorityClass, Queue,
-    QueueError, QueueSettings, Receipt, RecordProblem, SettleOutcome, Settlement, Timestamp,
-    Withheld,
+    Delivery, EnqueueOutcome, Fullness, JobSelection, JobStats, Nanos, NewRecord, OrderMode,
+    Payload, PriorityClass, Queue, QueueError, QueueSettings, Receipt, RecordProblem,
+    SettleOutcome, Settlement, Timestamp, Withheld,
 };
 
 use crate::Backend;
@@ -297,6 +297,73 @@ pub(crate) async fn purge_deletes_the_selected_dead_letters(backend: impl Backen
     assert_eq!(queue.purge(DeadLetterSelection::All, 10).await.unwrap(), 1);
     let stats = queue.stats().await.unwrap();
     assert_eq!((stats.dead_records, stats.dead_bytes), (0, 0));
+}
+
+async fn job_stats(queue: &Arc<dyn Queue>, tenant: Option<&str>) -> JobStats {
+    let selection = JobSelection {
+        job: Some("import".to_owned()),
+        tenant: tenant.map(str::to_owned),
+        limit: 10,
+    };
+    queue.jobs(selection).await.unwrap().pop().unwrap_or_default()
+}
+
+pub(crate) async fn records_are_counted_by_job(backend: impl Backend) {
+    let queue = open(&backend, QueueSettings::default()).await;
+    if !queue.capabilities().contains(&Capability::Jobs) {
+        let refused = queue.jobs(JobSelection::default()).await;
+        assert_eq!(refused, Err(QueueError::Unsupported(Capability::Jobs)));
+        return;
+    }
+    let of_job = |body: &str, tenant: &str| NewRecord {
+        job: Some("import".to_owned()),
+        tenant: tenant.to_owned(),
+        cost: 10,
+        ..record(body)
+    };
+    let started = backend.clock().now();
+    let batch = vec![
+        of_job("a", "x"),
+        of_job("b", "x"),
+        of_job("c", "x"),
+        of_job("d", "y"),
+        record("without a job"),
+    ];
+    queue.enqueue(batch).await.unwrap();
+    let stats = job_stats(&queue, None).await;
+    assert_eq!((stats.accepted, stats.accepted_cost, stats.delivered()), (4, 40, 0));
+    assert_eq!((stats.live.records, stats.live.cost, stats.first_enqueued), (4, 40, started));
+    assert_eq!(job_stats(&queue, Some("y")).await.accepted, 1);
+    assert_eq!(job_stats(&queue, Some("z")).await, JobStats::default());
+
+    let mut deliveries = claim(&queue, 5).await.deliveries;
+    deliveries.sort_by_key(body);
+    assert_eq!(deliveries[0].record.job.as_deref(), Some("import"));
+    let receipts: Vec<Receipt> = deliveries.iter().map(|one| one.receipt.clone()).collect();
+    queue.ack(vec![receipts[0].clone(), receipts[4].clone()]).await.unwrap();
+    queue.dead_letter(receipts[1].clone(), "no".to_owned()).await.unwrap();
+    queue.dead_letter(receipts[2].clone(), "no".to_owned()).await.unwrap();
+    let stats = job_stats(&queue, None).await;
+    assert_eq!((stats.live.records, stats.dead, stats.delivered()), (1, 2, 1));
+
+    let first = DeadLetterSelection::Ids(vec![receipts[1].record()]);
+    assert_eq!(queue.redrive(first, 1).await.unwrap(), 1);
+    assert_eq!(queue.purge(DeadLetterSelection::All, 10).await.unwrap(), 1);
+    let stats = job_stats(&queue, None).await;
+    let counts = (stats.accepted, stats.live.records, stats.dead, stats.purged, stats.delivered());
+    assert_eq!(counts, (4, 2, 0, 1, 1));
+
+    // A finished job is forgotten after a week, when another job gets records.
+    queue.ack(vec![receipts[3].clone()]).await.unwrap();
+    let rest = claim(&queue, 10).await;
+    ack_all(&queue, rest).await;
+    assert_eq!(job_stats(&queue, None).await.delivered(), 3);
+    pass(&backend, 8 * 24 * 60 * 60);
+    let other = NewRecord { job: Some("other".to_owned()), ..record("e") };
+    queue.enqueue(vec![other]).await.unwrap();
+    assert_eq!(job_stats(&queue, None).await, JobStats::default());
+    let all = queue.jobs(JobSelection { limit: 10, ..JobSelection::default() }).await.unwrap();
+    assert_eq!(all.len(), 1);
 }
 
 pub(crate) async fn a_deadline_and_the_maximum_age_end_in_dead_letters(backend: impl Backend) {

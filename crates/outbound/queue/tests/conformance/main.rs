@@ -49,6 +49,7 @@ macro_rules! conformance {
                     a_record_whose_leases_lapse_becomes_a_dead_letter,
                     a_rejected_record_is_listed_shown_and_redriven,
                     purge_deletes_the_selected_dead_letters,
+                    records_are_counted_by_job,
                     a_deadline_and_the_maximum_age_end_in_dead_letters,
                     a_delayed_record_is_claimed_from_its_time_on,
                     a_deduplication_key_is_accepted_once_within_the_window,

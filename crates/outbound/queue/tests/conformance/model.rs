@@ -356,6 +356,7 @@ impl Dice {
             tenant: format!("tenant {}", self.roll(3)),
             cost: self.roll(12),
             class: PriorityClass::ALL[self.index(4)],
+            job: None,
             order_key: Some(format!("key {}", self.roll(4))),
             dedup_key: (self.roll(3) == 0).then(|| format!("once {}", self.roll(6))),
             not_before: (self.roll(4) == 0).then(|| span(self.roll(40))),

@@ -150,8 +150,12 @@ impl KeyLease {
 
     /// The transfer of some units at the tightened limit; `None` of zero units.
     pub(crate) fn transfer(&self, units: u64) -> Option<Transfer> {
-        let transfer = || Transfer { key: self.key, limit: self.terms.tightened.clone(), units };
-        (units > 0).then(transfer)
+        (units > 0).then(|| Transfer {
+            key: self.key,
+            limit: self.terms.tightened.clone(),
+            units,
+            is_ample: self.has_ample(units),
+        })
     }
 
     /// All units.
@@ -218,7 +222,7 @@ impl KeyLease {
         }
         let units = missing.max(self.size(now).saturating_sub(self.lasting(now)));
         self.called_at = Some(now);
-        let is_ample = self.left / AMPLE >= units;
+        let is_ample = self.has_ample(units);
         TakePlan { units, is_exact: is_exact && units == missing, is_ample }
     }
 
@@ -234,6 +238,11 @@ impl KeyLease {
             self.called_at = Some(now);
         }
         units
+    }
+
+    /// Whether far more than these units remained at the remote.
+    const fn has_ample(&self, units: u64) -> bool {
+        self.left / AMPLE >= units
     }
 
     /// Whether a call was sent that may still be answered.

@@ -206,6 +206,21 @@ fn headers_that_weaken_verification_are_rejected() {
 }
 
 #[test]
+fn a_token_with_a_list_of_issuers_is_rejected() {
+    let issued_by = |issuer: &str| {
+        signed(&message(r#"{"alg":"HS256"}"#, &format!(r#"{{"sub":"7","iss":{issuer}}}"#)))
+    };
+    let settings = JwtSettings::new(JwtKey::Secret(b"x".to_vec()));
+    for issuer in [None, Some("us".to_owned())] {
+        let tokens = Tokens::load(&JwtSettings { issuer, ..settings.clone() }).unwrap();
+        assert_eq!(subject(&tokens, &issued_by(r#""us""#)).as_deref(), Some("7"));
+        for malformed in [r#"["us"]"#, r#"["us","them"]"#, "[]", r#"{"us":1}"#, "7", "null"] {
+            assert_eq!(subject(&tokens, &issued_by(malformed)), None, "{malformed}");
+        }
+    }
+}
+
+#[test]
 fn claims_of_any_type_are_read() {
     let tokens = by_secret();
     for sub in ["7", "null", "[7]", r#"{"id":7}"#] {

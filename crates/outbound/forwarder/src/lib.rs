@@ -1,0 +1,41 @@
+//! Drains durable queues at the pace that a throttled service allows.
+//!
+//! A [`Forwarder`] takes records of several types. Each type has its own queue and its own processor; types that share a
+//! target share its capacity, with each other and with other processes, through leased slots. Records are claimed just
+//! before they are sent, sent one by one at an exact pace, tried again after failures, and kept as dead letters when they
+//! cannot be delivered. A [`forecast`] says when a queue or a job will be done, and what decides it.
+//!
+//! Delivery is at least once; a record whose enqueue returned is never lost.
+//!
+//! | Part | Where |
+//! |---|---|
+//! | one record type: claim, pace, attempt, settle | `lane` |
+//! | when a failed record is tried again | `retry` |
+//! | whether the target answers at all | `health` |
+//! | plans, forecasts and what binds the rate | `forecast` |
+//! | the HTTP API | `api` |
+//!
+//! How a record is sent is the processor's business, see `tidegate_delivery`.
+
+mod api;
+mod forecast;
+mod forwarder;
+mod health;
+mod lane;
+mod lease_store;
+mod metrics;
+mod retry;
+mod settings;
+
+pub use api::{ApiBody, ForwardApi, ForwardApiSettings};
+pub use forecast::{
+    BindingCause, ForecastInput, ForecastView, GRANT_SPAN, Outlook, Plan, PlanInput, RateHistory,
+    SecondCounts, SenderState, binding_cause, forecast, plan,
+};
+pub use forwarder::{CountsView, Forwarder, ForwarderParts, JobProgress, TypeStatus};
+pub use health::TargetHealth;
+pub use lane::{AcceptError, LaneMode, SharedClock};
+pub use lease_store::{ChangeLimitsError, LeaseStore};
+pub use metrics::FORWARDER_METRICS;
+pub use retry::{AmbiguousRule, RetryBudget, RetryDecision, RetryPolicy};
+pub use settings::TypeSettings;
