@@ -2,19 +2,19 @@
 
 use tidegate_algorithms::Timestamp;
 
-/// A time and the bytes that were not part of it.
-type LogTimeResult = Option<Timestamp>;
+/// A time, if the text is one.
+type ReadTime = Option<Timestamp>;
 
 /// Reads times of the common log format, and remembers the last one: neighbouring lines have the same.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CommonTime {
     text: Vec<u8>,
-    time: LogTimeResult,
+    time: ReadTime,
 }
 
 impl CommonTime {
     /// Reads `10/Oct/2000:13:55:36 -0700`.
-    pub(crate) fn read(&mut self, text: &str) -> LogTimeResult {
+    pub(crate) fn read(&mut self, text: &str) -> ReadTime {
         if self.text != text.as_bytes() {
             self.time = common_time(text);
             self.text.clear();
@@ -27,7 +27,7 @@ impl CommonTime {
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-fn common_time(text: &str) -> LogTimeResult {
+fn common_time(text: &str) -> ReadTime {
     let number = |from: usize, to: usize| text.get(from..to)?.parse::<i64>().ok();
     let month = MONTHS.iter().position(|month| text.get(3..6) == Some(month))?;
     let separators = [(2, "/"), (6, "/"), (11, ":"), (14, ":"), (17, ":"), (20, " ")];
@@ -43,7 +43,7 @@ fn common_time(text: &str) -> LogTimeResult {
 }
 
 /// Reads `2026-11-18T15:36:12.123456Z`, also with a space for the `T`, without parts of a second or with an offset.
-pub(crate) fn iso_time(text: &str) -> LogTimeResult {
+pub(crate) fn iso_time(text: &str) -> ReadTime {
     let number = |from: usize, to: usize| text.get(from..to)?.parse::<i64>().ok();
     let separators = [(4, "-"), (7, "-"), (13, ":"), (16, ":")];
     if separators.iter().any(|(at, mark)| text.get(*at..*at + 1) != Some(mark)) {
@@ -68,7 +68,7 @@ pub(crate) fn iso_time(text: &str) -> LogTimeResult {
 }
 
 /// Reads seconds since 1970, with or without a fraction.
-pub(crate) fn epoch_time(text: &str) -> LogTimeResult {
+pub(crate) fn epoch_time(text: &str) -> ReadTime {
     let (seconds, part) = text.split_once('.').unwrap_or((text, ""));
     timestamp(seconds.parse().ok()?, fraction(part)?)
 }
@@ -120,7 +120,7 @@ fn civil_seconds([year, month, day]: [i64; 3], [hour, minute, second]: [i64; 3])
     Some(days * 86_400 + hour * 3_600 + minute * 60 + second)
 }
 
-fn timestamp(seconds: i64, nanos: u32) -> LogTimeResult {
+fn timestamp(seconds: i64, nanos: u32) -> ReadTime {
     let seconds = u64::try_from(seconds).ok()?;
     let nanos = seconds.checked_mul(1_000_000_000)?.checked_add(u64::from(nanos))?;
     Some(Timestamp::from_nanos(nanos))
@@ -130,7 +130,7 @@ fn timestamp(seconds: i64, nanos: u32) -> LogTimeResult {
 mod tests {
     use super::*;
 
-    fn nanos(parsed: LogTimeResult) -> Option<u64> {
+    fn nanos(parsed: ReadTime) -> Option<u64> {
         parsed.map(Timestamp::as_nanos)
     }
 
