@@ -71,6 +71,7 @@ impl Browser {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let axe = fs::read_to_string(root.join("target/tools/axe/axe.min.js"));
         let axe = axe.expect("axe-core is missing: run `make tools`");
+        #[expect(clippy::disallowed_methods, reason = "a test has no argument parser")]
         let path = std::env::var_os("TIDEGATE_CHROMEDRIVER");
         let path = path.map_or_else(|| PathBuf::from("chromedriver"), PathBuf::from);
         let mut driver = Command::new(path)

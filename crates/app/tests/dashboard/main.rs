@@ -43,6 +43,7 @@ async fn open(browser: &Browser, serving: &mut Serving, view: &str, text: &str) 
 #[tokio::test]
 async fn every_view_is_sound_in_both_colour_schemes() {
     let (_folder, mut serving) = demo();
+    #[expect(clippy::disallowed_methods, reason = "a test has no argument parser")]
     let screenshots = std::env::var_os("TIDEGATE_SCREENSHOTS").map(PathBuf::from);
     if screenshots.is_some() {
         traffic::run_for_a_minute(&mut serving);

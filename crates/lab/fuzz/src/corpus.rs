@@ -29,6 +29,7 @@ impl Corpus {
             | TargetName::Json
             | TargetName::Rls
             | TargetName::Gateway
+            | TargetName::Logs
             | TargetName::Delivery => &[],
         };
         Corpus {

@@ -41,7 +41,7 @@ pub enum TargetName {
 
 impl TargetName {
     /// All targets.
-    pub const ALL: [TargetName; 6] = [
+    pub const ALL: [TargetName; 7] = [
         TargetName::Rules,
         TargetName::Config,
         TargetName::Json,

@@ -1,5 +1,7 @@
 //! Recordings played through rules: orders, flips, bounds, damaged input, exactness.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::io::Cursor;
 use std::sync::Arc;
 
@@ -15,7 +17,7 @@ use tidegate_simulation::replay::{
 
 fn rules(limit: &str) -> Arc<Snapshot> {
     let text = format!("domain: web\ndescriptors:\n- key: address\n  limits:\n  - {limit}\n");
-    Arc::new(compile(&[Source::new("rules.yaml", text)], &Options::default()).unwrap())
+    Arc::new(compile(&[Source::new("rules.yaml", text)], &Options::default()).expect("valid rules"))
 }
 
 const TEN_A_MINUTE: &str = "{unit: minute, requests_per_unit: 10}";
@@ -47,7 +49,7 @@ impl Replay {
 
     fn try_play(&self, texts: Vec<Vec<u8>>) -> Result<ReplayReport, ReplayError> {
         let recipe = ["address=$remote_addr".to_owned()];
-        let mut recipes = DescriptorRecipes::new("web", &recipe).unwrap();
+        let mut recipes = DescriptorRecipes::new("web", &recipe).expect("valid recipes");
         let logs = texts.into_iter().enumerate().map(|(index, text)| {
             Recording::new(&format!("log {index}"), Cursor::new(text), None).unwrap()
         });

@@ -125,8 +125,11 @@ async fn run(
     Ok(QueueFigures { enqueued, enqueue_p99, acked, ack_p99 })
 }
 
+/// Records that a task handled, and the time of each batch.
+type TaskResult = anyhow::Result<(usize, Vec<Duration>)>;
+
 async fn collect(
-    tasks: Vec<tokio::task::JoinHandle<anyhow::Result<(usize, Vec<Duration>)>>>,
+    tasks: Vec<tokio::task::JoinHandle<TaskResult>>,
     time: Duration,
 ) -> anyhow::Result<(f64, f64)> {
     let (mut records, mut waits) = (0, Vec::new());
