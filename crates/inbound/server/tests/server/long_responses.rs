@@ -250,8 +250,14 @@ async fn a_long_response_is_whole_after_a_request_with_a_body() {
         let mut reader = Reader { stream: tcp(&listening).await, bytes: Vec::new() };
         for _ in 0..2 {
             let head = format!("POST {path} HTTP/1.1\r\nhost: test\r\ncontent-length: 5\r\n\r\n");
-            reader.stream.write_all(head.as_bytes()).await.unwrap();
-            reader.stream.write_all(b"hello").await.unwrap();
+            // hyper closes a connection if a body that the service does not read comes later than its head.
+            let together = if path.contains("unread") { "hello" } else { "" };
+            reader.stream.write_all((head + together).as_bytes()).await.unwrap();
+            reader
+                .stream
+                .write_all(if together.is_empty() { b"hello" } else { b"" })
+                .await
+                .unwrap();
             until_blocked(&service).await;
             reader.whole_response().await;
         }
