@@ -45,8 +45,8 @@ enum Order {
     HandOver = 2,
 }
 
-/// hyper's side of a connection.
-type UnservedConnection = Connection<TokioIo<Transport>, RequestBody>;
+/// A connection that hyper serves.
+type HyperConnection = Connection<TokioIo<Transport>, RequestBody>;
 
 /// A connection, and hyper's handle of it.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ pub(super) struct Http1Connection {
     pub(super) handover: Arc<Handover>,
     pub(super) progress: Arc<TransportProgress>,
     /// The connection, if no task serves it yet. Locked only so that it can be shared.
-    unserved: Mutex<Option<Box<UnservedConnection>>>,
+    unserved: Mutex<Option<Box<HyperConnection>>>,
 }
 
 /// The way of a connection between hyper's task and the body of a response.
@@ -225,7 +225,7 @@ async fn receive(
 }
 
 /// Serves a connection until it ends or is handed over.
-async fn serve(connection: Connection<TokioIo<Transport>, RequestBody>, handover: Arc<Handover>) {
+async fn serve(connection: HyperConnection, handover: Arc<Handover>) {
     let mut serving = Some(connection);
     let mut is_known = false;
     let taken = poll_fn(|cx| {
@@ -276,7 +276,7 @@ impl Handover {
     }
 
     /// Takes a connection from hyper.
-    fn complete(&self, connection: Connection<TokioIo<Transport>, RequestBody>) {
+    fn complete(&self, connection: HyperConnection) {
         let Parts { io, read_buf, .. } = connection.into_parts();
         let transport = io.into_inner();
         transport.progress().release();

@@ -119,11 +119,11 @@ impl Service<Request<RequestBody>> for NumberService {
 }
 
 fn start() -> (Server, BoundEndpoint, NumberService) {
-    let server = Server::start(workers(1)).expect("a test server and its answers work");
+    let server = Server::start(workers(1)).expect("threads start");
     let service = NumberService::default();
     let limits = ConnectionLimits { send_rate_min: 0, ..ConnectionLimits::default() };
     let listening = server.open(limited(Protocol::Auto, limits), service.clone());
-    (server, listening.expect("a test server and its answers work").remove(0), service)
+    (server, listening.expect("a port is free").remove(0), service)
 }
 
 /// A request for a path.
@@ -163,7 +163,7 @@ impl Reader {
             if let Some(at) = self.bytes.windows(end.len()).position(|part| part == end) {
                 let rest = self.bytes.split_off(at + end.len());
                 let text = std::mem::replace(&mut self.bytes, rest);
-                return String::from_utf8(text).expect("a test server and its answers work");
+                return String::from_utf8(text).expect("heads are text");
             }
             assert!(self.fill().await, "the connection ended");
         }
@@ -182,17 +182,13 @@ impl Reader {
         let head = self.until(b"\r\n\r\n").await.to_ascii_lowercase();
         let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
         if let Some(length) = length {
-            return (
-                head.clone(),
-                self.exactly(length.parse().expect("a test server and its answers work")).await,
-            );
+            return (head.clone(), self.exactly(length.parse().expect("a number")).await);
         }
         assert!(head.contains("transfer-encoding: chunked"), "{head}");
         let mut body = Vec::new();
         loop {
             let size = self.until(b"\r\n").await;
-            let size =
-                usize::from_str_radix(size.trim(), 16).expect("a test server and its answers work");
+            let size = usize::from_str_radix(size.trim(), 16).expect("a number");
             body.extend(self.exactly(size).await);
             assert_eq!(self.exactly(2).await, b"\r\n");
             if size == 0 {
