@@ -24,8 +24,9 @@ async fn ten_thousand_records_of_ten_units_take_five_seconds_and_ten_thousand_se
     let bodies: HashSet<&str> = arrivals.iter().map(|arrival| arrival.body.as_str()).collect();
     assert_eq!(bodies.len(), 10_000);
     assert!(most_in(&arrivals, SECOND, |arrival| arrival.units) <= 20_000);
-    // 10,000 records at 98 % of 2,000 a second take 5.1 s. Virtual time: this is no measurement of the machine.
-    assert!(took < Duration::from_millis(5_600), "{took:?}");
+    // 10,000 records at 98 % of 2,000 a second take 5.1 s. The paused clock advances while SQLite's thread works, so that
+    // an upper bound would measure the machine; `drain` has a generous one.
+    assert!(took >= Duration::from_secs(5), "{took:?}");
     assert_eq!(bench.counts().await.throttled, 0);
 }
 
