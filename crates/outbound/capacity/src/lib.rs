@@ -34,6 +34,7 @@ mod boot_clock;
 mod brake;
 mod document;
 mod holder;
+mod lease_store;
 mod limits;
 mod member;
 mod pacing;
@@ -51,6 +52,7 @@ pub use holder::{
     BrakeReport, DocumentReading, LeaseHolder, MemberTerms, NewTarget, PreparedHeartbeat,
     StoreLost, UsableShare,
 };
+pub use lease_store::{ChangeLimitsError, LeaseStore};
 pub use limits::{Cost, Dimension, LimitsError, TargetLimit, TargetLimits};
 pub use member::{CostTooHigh, HeartbeatError, MemberStatus, SendPermit, Target, TargetMember};
 pub use pacing::{Departure, Pace, SLACK, TargetPacer};

@@ -9,6 +9,7 @@ mod etcd;
 mod memory;
 #[cfg(feature = "s3")]
 mod object;
+mod open;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "redis")]

@@ -24,12 +24,11 @@ use http_body::Body;
 use hyper::service::Service;
 use serde::{Deserialize, Serialize};
 use tidegate_access::{AccessError, AccessPolicy, BodyError, BodyLimits, Role, read_body};
-use tidegate_capacity::{TargetLimit, TargetLimits};
+use tidegate_capacity::{ChangeLimitsError, TargetLimit, TargetLimits};
 use tidegate_metrics::{Collector, Exposition, Format};
 
 use crate::forwarder::Forwarder;
 use crate::lane::LaneMode;
-use crate::lease_store::ChangeLimitsError;
 
 pub use answer::ApiBody;
 use answer::{Answer, Problem, json, text};

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde::Serialize;
-use tidegate_capacity::{BootClock, Cost, MemberTerms, StoreLost, Target, TargetMember};
+use tidegate_capacity::{
+    BootClock, Cost, LeaseStore, MemberTerms, StoreLost, Target, TargetMember,
+};
 use tidegate_delivery::Processor;
 use tidegate_queue::{
     EnqueueOutcome, JobSelection, JobStats, NewRecord, Queue, QueueError, QueueStats, QueueStore,
@@ -16,7 +18,6 @@ use tidegate_queue::{
 
 use crate::forecast::{ForecastView, Outlook};
 use crate::lane::{AcceptError, Lane, LaneMode, LaneParts, LaneTasks, SharedClock};
-use crate::lease_store::LeaseStore;
 use crate::settings::TypeSettings;
 
 /// What a forwarder works with.

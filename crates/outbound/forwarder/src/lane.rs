@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tidegate_algorithms::{Clock, Timestamp};
-use tidegate_capacity::{Cost, MemberStatus, TargetMember};
+use tidegate_capacity::{Cost, LeaseStore, MemberStatus, TargetMember};
 use tidegate_delivery::Processor;
 use tidegate_queue::{
     EnqueueOutcome, NewRecord, Queue, QueueError, QueueStats, Receipt, Record, Settlement,
@@ -32,7 +32,6 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::health::TargetHealth;
-use crate::lease_store::LeaseStore;
 use crate::retry::RetryBudget;
 use crate::settings::TypeSettings;
 use buffer::ClaimBuffer;

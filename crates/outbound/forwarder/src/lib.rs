@@ -22,7 +22,6 @@ mod forecast;
 mod forwarder;
 mod health;
 mod lane;
-mod lease_store;
 mod metrics;
 mod retry;
 mod settings;
@@ -35,7 +34,7 @@ pub use forecast::{
 pub use forwarder::{CountsView, Forwarder, ForwarderParts, JobProgress, TypeStatus};
 pub use health::TargetHealth;
 pub use lane::{AcceptError, LaneMode, SharedClock};
-pub use lease_store::{ChangeLimitsError, LeaseStore};
 pub use metrics::FORWARDER_METRICS;
 pub use retry::{AmbiguousRule, RetryBudget, RetryDecision, RetryPolicy};
 pub use settings::TypeSettings;
+pub use tidegate_capacity::{ChangeLimitsError, LeaseStore};

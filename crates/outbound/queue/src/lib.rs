@@ -41,6 +41,7 @@
 mod capability;
 mod clock;
 mod error;
+mod open;
 mod queue;
 mod record;
 pub mod schedule;
@@ -56,6 +57,7 @@ mod sqlite;
 pub use capability::Capability;
 pub use clock::WallClock;
 pub use error::{Fullness, QueueError, RecordProblem};
+pub use open::open_store;
 pub use queue::{
     AttemptCharge, Claim, ClaimBudget, ClassStats, DeadLetter, DeadLetterReason,
     DeadLetterSelection, Delivery, EnqueueOutcome, JOB_KEPT, JobSelection, JobStats, Queue,

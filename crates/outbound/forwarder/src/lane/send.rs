@@ -4,14 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidegate_capacity::{Cost, SendPermit};
+use tidegate_capacity::{Cost, LeaseStore, SendPermit};
 use tidegate_delivery::{Attempt, SlotEpoch};
 use tidegate_queue::{AttemptCharge, Delivery, Settlement};
 use tokio::task::JoinSet;
 
 use super::attempt::{AttemptGuard, attempt};
 use super::{Lane, SharedClock, add, cost_of};
-use crate::lease_store::LeaseStore;
 
 /// How long a sender without work waits at most.
 const LOOK: Duration = Duration::from_secs(1);

@@ -4,10 +4,10 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use tidegate_capacity::{
-    CapacityDocument, CapacityStore, CapacityStoreError, HeartbeatError, LimitsError,
-    StoredDocument, TargetLimits,
-};
+use crate::document::CapacityDocument;
+use crate::limits::{LimitsError, TargetLimits};
+use crate::member::HeartbeatError;
+use crate::store::{CapacityStore, CapacityStoreError, StoredDocument};
 
 type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, CapacityStoreError>> + Send + 'a>>;
 
