@@ -23,6 +23,7 @@ mod keys;
 mod rules;
 mod serve;
 mod simulate;
+mod snapshot;
 #[cfg(feature = "top")]
 mod top;
 mod version;
@@ -85,6 +86,7 @@ fn run_command(command: Command, out: &mut Output) -> Result<Exit, Failure> {
         Command::Explain(args) => explain::run(&args, out),
         #[cfg(feature = "top")]
         Command::Top(args) => top::run(&args, out),
+        Command::Snapshot { command } => snapshot::run(&command, out),
         Command::Serve(args) => serve::run(&args, out),
         Command::Demo(args) => demo::run(&args, out),
         Command::DemoApi(args) => demo_api::run(&args, out),

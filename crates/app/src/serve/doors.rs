@@ -19,6 +19,7 @@ use tidegate_server::{
 use tidegate_spans::TracedDoor;
 use tidegate_statsd::SenderFigures;
 
+use super::control::ControlPlane;
 use super::gateway_document::{self, DocumentWatch};
 use super::history::HistoryThread;
 use super::spans;
@@ -261,6 +262,7 @@ fn debug<S: ServiceStore>(
     let gateway = gateway.as_ref().map(|service| service.gateway.clone());
     let collectors = gateway.clone().map(|gateway| Arc::new(gateway) as Arc<dyn Collector>);
     let figures = figures.map(|figures| figures as Arc<dyn Collector>);
+    let snapshots = service.control.as_ref().map(ControlPlane::collector);
     let decisions = parts.decisions.clone().map(|decisions| decisions as Arc<dyn Collector>);
     let upstream_metrics =
         config::statistics::upstream_metrics(&config.debug, &config.statsd.tags)?;
@@ -300,7 +302,12 @@ fn debug<S: ServiceStore>(
         limit_terms: Some(words::terms),
         try_request,
         show_caller: Some(Box::new(move |caller: &str| show_caller(caller, callers))),
-        collectors: collectors.into_iter().chain(figures).chain(decisions).collect(),
+        collectors: collectors
+            .into_iter()
+            .chain(figures)
+            .chain(decisions)
+            .chain(snapshots)
+            .collect(),
         on_change: Some(Box::new(|change: &Change| {
             tracing::warn!(%change, "changed at run time");
         })),

@@ -143,12 +143,28 @@ impl<'s> LimitsBuild<'s> {
             domain: Arc::clone(context.domain),
             path: Arc::clone(&context.path),
             plan: plan.map(Arc::clone),
+            terms: None,
             limits: ids,
             exemption,
             metadata: context.metadata.clone(),
             detailed_metric: context.descriptor.detailed_metric,
             levels: Arc::clone(&context.levels),
         });
+        id
+    }
+
+    /// A rule of a node for clients whose rows have these terms.
+    pub(super) fn row_rule(
+        &mut self,
+        context: &RuleContext<'_>,
+        plan: Option<&Arc<str>>,
+        terms: &Arc<str>,
+        limits: &[LimitText],
+    ) -> RuleId {
+        let id = self.rule(context, plan, limits);
+        if let Some(rule) = self.rules.last_mut() {
+            rule.terms = Some(Arc::clone(terms));
+        }
         id
     }
 
