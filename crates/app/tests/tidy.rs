@@ -150,6 +150,7 @@ const EDGES: &[(&str, &[&str])] = &[
         "lab/fuzz",
         &[
             "access",
+            "admin",
             "app",
             "delivery",
             "engine",

@@ -5,6 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::json;
+use tidegate_history::{Counts, History, HistorySettings, LimitReading};
 
 use crate::process::{Folder, Serving, Start, exchange};
 
@@ -60,6 +61,44 @@ pub(crate) fn demo() -> (Folder, Serving) {
     let switch = json!({"limiter": "fleet", "mode": "off", "reason": "a test of switches"});
     let body = switch.to_string();
     assert_eq!(serving.ask("debug", "PUT", "/switches/limiter", &[], &body).status, 200);
+    (folder, serving)
+}
+
+/// Nodes that share a Redis, with these names.
+pub(crate) fn fleet(redis: &str, names: &[&str]) -> (Vec<Folder>, Vec<Serving>) {
+    let start = |name: &&str| {
+        let folder = Folder::with_rules(RULES);
+        let name = format!("debug.name={name}");
+        let serving = Start::new(&folder).args(["--redis", redis, "--set", &name]).serving();
+        (folder, serving)
+    };
+    names.iter().map(start).unzip()
+}
+
+/// A service that has a history of more than a week, in which one limit was met and the others were not.
+pub(crate) fn with_a_week_of_history() -> (Folder, Serving) {
+    let folder = Folder::with_rules(RULES);
+    let file = folder.path("history");
+    let setting = format!("debug.history.file={}", file.display());
+    let start = |folder| Start::new(folder).args(["--set", &setting, "--set", "shutdown.delay=0s"]);
+    let mut serving = start(&folder).serving();
+    let state = serving.get("debug", "/api/state").json();
+    let limits = serving.get("debug", "/api/limits?sort=name").json();
+    serving.signal("TERM");
+    serving.ended();
+    let now = state["now_ms"].as_u64().unwrap() / 1_000;
+    let mut history = History::new(HistorySettings::new(Vec::new()));
+    for hour in 0..24 * 9_u64 {
+        let readings = limits["limits"].as_array().unwrap().iter().map(|limit| {
+            let identity = u64::from_str_radix(limit["id"].as_str().unwrap(), 16).unwrap();
+            let hits = if limit["limit"] == "rate" { hour * 50 } else { 0 };
+            let total = Counts { admitted: hits, ..Counts::default() };
+            LimitReading { identity, total, in_shadow: false }
+        });
+        history.record(now - (24 * 9 - hour) * 3_600, &[], readings);
+    }
+    std::fs::write(&file, history.encode()).unwrap();
+    let serving = start(&folder).serving();
     (folder, serving)
 }
 

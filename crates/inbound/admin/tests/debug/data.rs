@@ -14,7 +14,7 @@ use tidegate_overload::Category;
 
 use super::support::Stage;
 
-const RULES: &str = "
+pub(crate) const RULES: &str = "
 - key: user
   limits:
   - {name: daily, unit: day, requests_per_unit: 2}
@@ -25,16 +25,16 @@ const RULES: &str = "
   rate_limit: {unit: day, requests_per_unit: 9}
 ";
 
-fn local() -> DebugSettings {
+pub(crate) fn local() -> DebugSettings {
     DebugSettings { access: AccessPolicy::local(), ..DebugSettings::default() }
 }
 
-fn stage() -> Stage {
+pub(crate) fn stage() -> Stage {
     Stage::new(RULES, DebugParts { settings: local(), ..DebugParts::default() })
 }
 
 /// Takes a reading, and a second passes.
-fn second(stage: &Stage) {
+pub(crate) fn second(stage: &Stage) {
     stage.door.record();
     stage.engine.clock().advance(Nanos::from_secs(1));
 }
