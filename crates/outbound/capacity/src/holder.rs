@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use tidegate_algorithms::{Nanos, Timestamp};
 
+use crate::beats::BeatSchedule;
 use crate::document::{CapacityDocument, Grant, Heartbeat, SlotLease, TooManyMembers};
 use crate::limits::{Cost, TargetLimit, TargetLimits};
 use crate::pacing::Pace;
@@ -361,25 +362,42 @@ impl LeaseHolder {
         self.deadline = Timestamp::EPOCH;
     }
 
-    /// How long to wait until the next heartbeat. `jitter_ppm` is a random number below a million.
+    /// The slots that it asked for in its last heartbeat.
+    pub const fn wants(&self) -> u16 {
+        self.wants
+    }
+
+    /// How urgently it waits for slots.
+    pub fn hunger(&self) -> Hunger {
+        let held = u16::try_from(self.slots.len()).unwrap_or(u16::MAX);
+        match &self.grant {
+            None => Hunger::Unanswered,
+            Some(grant) if held < grant.fair_share => Hunger::BelowShare,
+            Some(_) if held < self.wants => Hunger::Hungry,
+            Some(_) => Hunger::Satisfied,
+        }
+    }
+
+    /// How long to wait between two heartbeats.
     ///
     /// A member with its fair share that wants no more looks rarely; one that waits for slots of others looks often.
-    pub fn pause(&self, jitter_ppm: u32) -> Nanos {
-        let held = u16::try_from(self.slots.len()).unwrap_or(u16::MAX);
-        let third = Nanos::from(self.terms.lease).get() / 3;
-        let millis = match &self.grant {
-            None => 250,
-            Some(grant) if held < grant.fair_share => 500,
-            Some(_) if held < self.wants => 1_000,
-            Some(_) => 5_000,
-        };
-        let pause = Nanos::from_millis(millis).get().min(third);
-        // Between 0.9 and 1.1 of it.
-        Nanos::new(
-            pause / 10 * 9
-                + pause / 5 * u64::from(jitter_ppm.min(Pace::WHOLE)) / u64::from(Pace::WHOLE),
-        )
+    pub fn period(&self) -> Nanos {
+        let members = self.grant.as_ref().map_or(1, |grant| grant.members);
+        BeatSchedule::period(self.hunger(), members, self.terms.lease.into())
     }
+}
+
+/// How urgently a member waits for slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hunger {
+    /// No heartbeat was confirmed yet.
+    Unanswered,
+    /// It holds less than its fair share, and gets the rest when others give it back.
+    BelowShare,
+    /// It holds its fair share and could use more.
+    Hungry,
+    /// It holds what it wants.
+    Satisfied,
 }
 
 /// What a member reports about its target in a heartbeat.
