@@ -132,7 +132,11 @@ async fn start(arguments: &WorkerArguments) -> anyhow::Result<Forwarder> {
         slot_lease: Duration::from_millis(arguments.lease_ms),
         in_flight_max: arguments.in_flight,
         attempt_timeout: Duration::from_secs(5),
-        retry: RetryPolicy { base: Duration::from_millis(50), ..RetryPolicy::default() },
+        retry: RetryPolicy {
+            base: Duration::from_millis(50),
+            cap: Duration::from_millis(500),
+            ..RetryPolicy::default()
+        },
         ..TypeSettings::new(RECORD_TYPE)
     };
     let mut http = HttpSettings::post(format!("http://{}/", arguments.service).parse()?);

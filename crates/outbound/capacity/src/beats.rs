@@ -21,7 +21,7 @@ impl BeatSchedule {
     pub const URGENT_GAP: Nanos = Nanos::from_millis(250);
     /// The period of a member that has its fair share and wants no more.
     const SATISFIED: Nanos = Nanos::from_secs(4);
-    /// The period of a member that wants more than its fair share.
+    /// The period of a member that wants more than its fair share, or whose share changed a moment ago.
     const HUNGRY: Nanos = Nanos::from_secs(1);
     /// The period of a member below its fair share.
     const BELOW_SHARE: Nanos = Nanos::from_millis(500);
@@ -42,7 +42,9 @@ impl BeatSchedule {
         let period = match hunger {
             Hunger::Unanswered => Self::UNANSWERED.get(),
             Hunger::BelowShare => Self::BELOW_SHARE.get(),
-            Hunger::Hungry => Self::HUNGRY.get().max(all.min(Self::SATISFIED.get())),
+            Hunger::Hungry | Hunger::Watchful => {
+                Self::HUNGRY.get().max(all.min(Self::SATISFIED.get()))
+            }
             Hunger::Satisfied => Self::SATISFIED.get(),
         };
         Nanos::new(period.min(lease.get() / 3).max(1))

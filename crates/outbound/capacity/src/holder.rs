@@ -102,6 +102,9 @@ pub struct PreparedHeartbeat {
     read_at: Timestamp,
 }
 
+/// After so many heartbeats without a change a satisfied member looks rarely.
+const CALM_BEATS: u32 = 4;
+
 /// The leases of one member.
 #[derive(Debug)]
 pub struct LeaseHolder {
@@ -117,6 +120,8 @@ pub struct LeaseHolder {
     quota_demands: Vec<QuotaDemand>,
     /// What the last confirmed document counted, in case the store loses it.
     quotas_known: Vec<QuotaLedger>,
+    /// Confirmed heartbeats since its slots or the number of members changed.
+    calm_beats: u32,
     /// The first and the last failure since the last confirmed heartbeat.
     failures: Option<(Timestamp, Timestamp)>,
     observer: Observer,
@@ -149,6 +154,7 @@ impl LeaseHolder {
             budgets: Vec::new(),
             quota_demands: Vec::new(),
             quotas_known: Vec::new(),
+            calm_beats: 0,
             failures: None,
             observer: Observer::default(),
         }
@@ -340,6 +346,11 @@ impl LeaseHolder {
         self.guard = Nanos::new(exchange.saturating_mul(2).min(lease / 2)).max(self.guard);
         let held = lease.saturating_sub(self.guard.get());
         self.deadline = prepared.read_at.after(Nanos::new(held));
+        let known = self.grant.as_ref();
+        let is_calm = known.is_some_and(|grant| {
+            grant.slots == prepared.grant.slots && grant.members == prepared.grant.members
+        });
+        self.calm_beats = if is_calm { self.calm_beats.saturating_add(1) } else { 0 };
         self.slots.clone_from(&prepared.grant.slots);
         self.quotas_known = prepared.document.quotas().to_vec();
         if self.grant.as_ref().is_none_or(|grant| grant.limits != prepared.grant.limits) {
@@ -374,6 +385,8 @@ impl LeaseHolder {
             None => Hunger::Unanswered,
             Some(grant) if held < grant.fair_share => Hunger::BelowShare,
             Some(_) if held < self.wants => Hunger::Hungry,
+            // Where members come and go, more of them are expected.
+            Some(_) if self.calm_beats < CALM_BEATS => Hunger::Watchful,
             Some(_) => Hunger::Satisfied,
         }
     }
@@ -396,6 +409,8 @@ pub enum Hunger {
     BelowShare,
     /// It holds its fair share and could use more.
     Hungry,
+    /// It holds what it wants, but its slots or the members changed a moment ago.
+    Watchful,
     /// It holds what it wants.
     Satisfied,
 }

@@ -103,8 +103,8 @@ pub(super) fn table(scale: Scale, only: &[ForwardGroup]) -> anyhow::Result<Table
     }
     table.note(
         "Forwarders, the throttled service and the other clients share this machine. \"Processes\" are forwarders with \
-         their own leases in one process, on one queue in SQLite. Sends are counted at the service's socket, arrivals \
-         after a simulated network delay of 10 ms (lognormal, deviation 0.5). go-batcher: its arithmetic in virtual time. \
+         their own leases in one process, on one queue in SQLite. Sends count at their departure from the pacer, \
+         arrivals after what the machine's scheduler adds and a simulated network delay of 10 ms (lognormal, deviation 0.5). go-batcher: its arithmetic in virtual time. \
          Lost records and duplicates under faults: `make soak`.",
     );
     Ok(table)

@@ -51,7 +51,8 @@ pub(super) fn poison(stage: Stage<'_>) -> SceneReport {
     let payload = Payload::from_body("poison").with_header("x-poison", "1");
     let batch = vec![NewRecord::new(payload); POISON];
     let poison = fleet.runtime.block_on(queue.enqueue(batch)).unwrap();
-    fleet.enqueue(&queue, stage.length.of(800, 20_000));
+    // Enough of them that the attempts at poison end before: a service that answers nothing but 500 counts as dead.
+    fleet.enqueue(&queue, stage.length.of(1_600, 20_000));
     let _workers: Vec<WorkerHandle> =
         (0..2).map(|_| fleet.start_worker(&postgres.url(), &redis.url())).collect();
     let log = fleet.wait_until_delivered();

@@ -127,8 +127,9 @@ pub(super) fn full_disk(stage: Stage<'_>) -> SceneReport {
     for _ in 0..rounds {
         let_work(chance.between(Duration::from_millis(50), Duration::from_millis(300)));
         let before = worker.refused();
-        // The log of a database that is in use is larger than this: the next write fails with EFBIG.
-        limit_file_size(&worker, Some(16 * 1024));
+        // The log of a database that is in use is larger than this, the worker's output is not: the next write fails.
+        let output = worker.output().len() as u64;
+        limit_file_size(&worker, Some(output + 64 * 1024));
         eventually("a refused batch", || (worker.refused() > before).then_some(()));
         limit_file_size(&worker, None);
         let stored = worker.stored().len();

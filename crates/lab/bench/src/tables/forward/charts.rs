@@ -36,15 +36,13 @@ pub(crate) fn draw_charts(directory: &Path) -> anyhow::Result<()> {
     for release in Release::ALL {
         let log = runtime.block_on(release.run())?;
         let summary = log.summary(Dimension::Operations);
+        #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+        let percent = 100.0 * summary.throttled as f64 / summary.arrivals.max(1) as f64;
         println!(
-            "| {} | {} | {} ({:.0} %) | {:.2} |",
+            "| {} | {} | {} ({percent:.0} %) | {:.2} |",
             release.name(),
             summary.arrivals,
             summary.throttled,
-            #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
-            {
-                100.0 * summary.throttled as f64 / summary.arrivals.max(1) as f64
-            },
             summary.busiest_bin_ratio,
         );
         sums.push(release.line(cumulative(&log)));
@@ -146,7 +144,7 @@ fn shown(log: &ArrivalLog) -> Vec<f64> {
     let mut times: Vec<f64> = log
         .arrivals()
         .iter()
-        .map(|arrival| arrival.received.since(first).as_secs_f64())
+        .map(|arrival| Duration::from(arrival.received.since(first)).as_secs_f64())
         .filter(|at| *at < SHOWN.as_secs_f64())
         .collect();
     times.sort_by(f64::total_cmp);

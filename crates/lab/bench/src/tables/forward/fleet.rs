@@ -11,7 +11,7 @@ use tidegate_capacity::{
     CapacityStore, CapacityStoreError, MemoryCapacityStore, StoredDocument, Target, TargetLimit,
     TargetLimits,
 };
-use tidegate_delivery::{HttpProcessor, HttpSettings};
+use tidegate_delivery::{Attempt, HttpProcessor, HttpSettings, Processor, ProcessorFuture};
 use tidegate_forwarder::{Forwarder, ForwarderParts, LeaseStore, TypeSettings};
 use tidegate_queue::{NewRecord, Payload, QueueSettings, QueueStore, SqliteStore};
 use tidegate_throttled_service::{
@@ -57,6 +57,24 @@ pub(super) struct StoreCalls {
     pub(super) reads: AtomicU64,
     pub(super) writes: AtomicU64,
     pub(super) failed_writes: AtomicU64,
+}
+
+/// Writes into each request when its turn came.
+struct StampingProcessor(HttpProcessor);
+
+impl Processor for StampingProcessor {
+    fn process<'a>(&'a self, batch: &'a [Attempt]) -> ProcessorFuture<'a> {
+        Box::pin(async move {
+            let stamp = |attempt: &Attempt| {
+                let mut stamped = attempt.clone();
+                let nanos = attempt.departed.as_nanos().to_string();
+                stamped.record.payload.headers.push(("departed-ns".to_owned(), nanos.into()));
+                stamped
+            };
+            let stamped: Vec<Attempt> = batch.iter().map(stamp).collect();
+            self.0.process(&stamped).await
+        })
+    }
 }
 
 /// A lease store in memory that counts.
@@ -158,7 +176,7 @@ impl Fleet {
             let url = format!("http://{}/", self.address).parse()?;
             let mut settings = HttpSettings::post(url);
             settings.destinations.networks = vec!["127.0.0.0/8".parse()?];
-            let processor = Arc::new(HttpProcessor::new(settings)?);
+            let processor = Arc::new(StampingProcessor(HttpProcessor::new(settings)?));
             let in_flight_max = self.in_flight_max;
             let types = TypeSettings { in_flight_max, ..TypeSettings::new(TYPE) };
             forwarder.add(&self.target, types, processor).await?;

@@ -135,7 +135,7 @@ fn recovered_after(log: &ArrivalLog, killed_at: Timestamp, rate: u64) -> f64 {
     for _ in 0..360 {
         let second = log.between(from, from.after(Nanos::from_secs(1)));
         if second.arrivals().len() as u64 * 100 >= rate * 95 {
-            return from.since(killed_at).as_secs_f64();
+            return Duration::from(from.since(killed_at)).as_secs_f64();
         }
         from = from.after(STEP);
     }

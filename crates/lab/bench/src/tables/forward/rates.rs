@@ -1,5 +1,7 @@
 //! The error of the pace for slow, fast, cheap and costly records, in virtual time, and the costs of others.
 
+use std::time::Duration;
+
 use tidegate_algorithms::{Nanos, Timestamp};
 use tidegate_capacity::{Cost, Departure, Dimension, Pace, TargetLimit, TargetLimits, TargetPacer};
 use tidegate_throttled_service::Chance;
@@ -68,7 +70,7 @@ fn part_of_target(limit: TargetLimit, cost: u64) -> anyhow::Result<f64> {
         first.get_or_insert(now);
         sent += 1;
     }
-    let took = now.since(first.unwrap_or(now)).as_secs_f64();
+    let took = Duration::from(now.since(first.unwrap_or(now))).as_secs_f64();
     #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
     let (units, used) = (
         ((sent - 1) * cost) as f64,
