@@ -18,7 +18,9 @@ descriptors:
 - key: address
   limits:
   - {name: trial, algorithm: sliding_window, requests_per_unit: 20, unit: minute, mode: shadow}
----
+";
+
+const SHOP: &str = "
 domain: shop
 descriptors:
 - key: user
@@ -77,7 +79,7 @@ pub(crate) fn fleet(redis: &str, names: &[&str]) -> (Vec<Folder>, Vec<Serving>) 
 
 /// A service that has a history of more than a week, in which one limit was met and the others were not.
 pub(crate) fn with_a_week_of_history() -> (Folder, Serving) {
-    let folder = Folder::with_rules(RULES);
+    let folder = Folder::with_rules(SHOP);
     let file = folder.path("history");
     let setting = format!("debug.history.file={}", file.display());
     let start = |folder| Start::new(folder).args(["--set", &setting, "--set", "shutdown.delay=0s"]);
@@ -134,7 +136,7 @@ pub(crate) fn run_for_a_minute(serving: &mut Serving) {
             let stream = TcpStream::connect(&gateway).unwrap();
             exchange(stream, "GET", "/orders", &[("x-user", &user)], "");
             let entries = json!([{"key": "user", "value": format!("shop-{}", caller * 3)}]);
-            let body = json!({"domain": "shop", "descriptors": [{"entries": entries}]});
+            let body = json!({"domain": "gateway", "descriptors": [{"entries": entries}]});
             let headers = [("content-type", "application/json")];
             let stream = TcpStream::connect(&http).unwrap();
             exchange(stream, "POST", "/v1/check", &headers, &body.to_string());

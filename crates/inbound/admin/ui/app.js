@@ -73,8 +73,10 @@ function open() {
   const [found, title, make] = VIEWS.find(([known]) => known === name) ?? VIEWS[0];
   view?.end?.();
   for (const link of $("nav").children) {
-    if (link.dataset.view === found) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
+    if (link.dataset.view === found) {
+      link.setAttribute("aria-current", "page");
+      link.scrollIntoView({ block: "nearest", inline: "nearest" });
+    } else link.removeAttribute("aria-current");
   }
   document.title = `${title} · Tidegate`;
   const parts = rest.map(decodeURIComponent);
