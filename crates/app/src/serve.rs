@@ -8,6 +8,7 @@ mod log;
 mod notify;
 mod traces;
 
+mod changes_file;
 mod control;
 mod decision_log;
 mod decision_samples;
@@ -15,6 +16,8 @@ mod engine;
 mod store;
 mod watch;
 
+mod fleet_nodes;
+mod forwarder;
 mod gateway;
 mod gateway_document;
 mod history;
@@ -34,6 +37,8 @@ mod statistics;
 mod warnings;
 mod welcome;
 
+#[cfg(feature = "top")]
+pub(crate) use forwarder::queues_of;
 pub(crate) use gateway_document::trial as try_in;
 
 use std::net::SocketAddr;
@@ -55,6 +60,7 @@ use control::ControlPlane;
 pub use decision_log::DECISION_METRICS;
 use doors::Doors;
 use engine::EngineParts;
+use fleet_nodes::FleetNodes;
 use gateway::GatewayService;
 use lifecycle::Signals;
 use log::LogLevelHandle;
@@ -170,6 +176,8 @@ struct Service<S> {
     /// The work of the store between requests.
     store_task: Option<JoinHandle<()>>,
     gateway: Option<GatewayService<S>>,
+    /// The roster of the fleet, if nodes share a Redis.
+    nodes: Option<FleetNodes>,
     switches: Switches,
     rules: Watch,
     /// Where the rules come from, if not from files. Dropped before the watch that it hands snapshots to.
@@ -191,6 +199,7 @@ impl<S: ServiceStore> Service<S> {
         // First: the gateway may name the file of API keys that it writes.
         let control = ControlPlane::start(config, args)?;
         let gateway = GatewayService::start(config, &engine)?;
+        let nodes = FleetNodes::open(config)?;
         let refusal_ticks = 0;
         let protection = gateway.as_ref().and_then(|gateway| gateway.protection.clone());
         let board = Switchboard::new(Arc::clone(&engine.engine), protection);
@@ -202,6 +211,7 @@ impl<S: ServiceStore> Service<S> {
             engine,
             store_task,
             gateway,
+            nodes,
             switches,
             rules,
             control,
@@ -235,10 +245,13 @@ impl<S: ServiceStore> Service<S> {
 
     /// Ends the watches and the background tasks, and closes the store.
     async fn stop(self) {
-        let Service { engine, store_task, gateway, rules, control, restart, .. } = self;
+        let Service { engine, store_task, gateway, nodes, rules, control, restart, .. } = self;
         drop((restart, control, rules, gateway));
         if let Some(decisions) = &engine.decisions {
             decisions.flush();
+        }
+        if let Some(nodes) = nodes {
+            nodes.leave().await;
         }
         if let Some(task) = store_task {
             task.abort();

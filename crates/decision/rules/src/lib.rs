@@ -55,7 +55,9 @@ pub use rule::{Exemption, Level, LimitId, NameId, Rule, RuleId, RuleLimit, Shown
 pub use schema::schema;
 pub use snapshot::{Domain, Entry, KeyValue, MatchedRule, Snapshot, Values};
 pub use terms::{TermsError, canonical_terms};
-pub use tidegate_algorithms::{Charge, Consistency, Mode, OnStoreError, Percent, Timestamp};
+pub use tidegate_algorithms::{
+    Charge, Consistency, Mode, OnStoreError, Percent, Rounding, Timestamp,
+};
 pub use tidegate_document::{
     PROBLEMS_MAX, Problem, RelatedLocation, Report, Severity, Snippet, Source, closest,
 };
