@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
-use tidegate_admin::{LimiterName, Switchboard};
+use tidegate_admin::{ControlReading, LimiterName, Switchboard};
 use tidegate_data_dir::DataDir;
 use tidegate_engine::{Engine, Mode, Target};
 use tidegate_metrics::Collector;
@@ -201,6 +201,20 @@ impl ControlPlane {
             self.shared.apply_switches(&pending);
         }
         Ok(watch)
+    }
+
+    /// What the debug port shows of the snapshot that runs.
+    pub(super) fn reader(&self) -> Box<dyn Fn() -> ControlReading + Send + Sync> {
+        let handle = self.retriever.handle();
+        Box::new(move || {
+            let status = handle.status();
+            let version = status.running.map(|running| running.version.to_string());
+            ControlReading {
+                version: version.unwrap_or_default(),
+                age_s: status.age.unwrap_or_default().as_secs(),
+                problem: status.last_error,
+            }
+        })
     }
 
     /// The metrics of snapshots.

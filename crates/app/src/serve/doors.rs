@@ -334,7 +334,7 @@ fn debug<S: ServiceStore>(
             Box::new(move |line: &str| file.append(line))
         }),
         nodes: service.nodes.as_ref().map(FleetNodes::reader),
-        control: None,
+        control: service.control.as_ref().map(ControlPlane::reader),
         forwarder: forwarder.map(|view| -> Box<dyn Fn() -> Vec<ForwardedReading> + Send + Sync> {
             Box::new(move || view.queues())
         }),
