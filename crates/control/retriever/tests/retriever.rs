@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
@@ -17,6 +17,8 @@ use tidegate_snapshot_file::{
 
 /// How long an event may take that has to come.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Events that wait to be read.
+const EVENTS_MAX: usize = 10_000;
 
 struct Publisher {
     key: SigningKey,
@@ -74,7 +76,7 @@ struct Node {
 
 impl Node {
     fn start(join: JoinFile, keep: &Path) -> Self {
-        let (sender, seen): (Sender<(u64, String)>, _) = channel();
+        let (sender, seen): (SyncSender<(u64, String)>, _) = sync_channel(EVENTS_MAX);
         let settings = RetrieverSettings::new(join, keep, "node-1");
         let retriever = Retriever::start(settings, move |snapshot| {
             if snapshot.content.keys == "refused" {
@@ -205,7 +207,7 @@ fn a_node_starts_from_the_kept_copy_without_its_source() {
 fn serve(file: Vec<u8>) -> (String, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("an address"));
-    let (sender, heads) = channel();
+    let (sender, heads) = sync_channel(EVENTS_MAX);
     let file = Arc::new(file);
     thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {

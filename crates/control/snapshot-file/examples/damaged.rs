@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut random = 1_u64;
     let mut below = |max: usize| {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (random >> 16) as usize % max
+        usize::try_from(random >> 33).unwrap_or(0) % max
     };
     let mut said: BTreeMap<(&str, &str), u64> = BTreeMap::new();
     let mut accepted = 0;

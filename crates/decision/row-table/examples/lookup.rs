@@ -36,7 +36,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("bytes a row: {:.2}", table.bytes().len() as f64 / ROWS as f64);
     println!("build of a million rows: {:.0} ms", build / 1e6);
 
-    let order: Vec<usize> = (0..ROWS as u64).map(|n| mix(n) as usize % ROWS).collect();
+    let order: Vec<usize> = (0..ROWS as u64)
+        .map(|number| usize::try_from(mix(number) >> 33).unwrap_or(0) % ROWS)
+        .collect();
     let strangers: Vec<String> = (0..ROWS).map(|number| format!("nobody-{number:07}")).collect();
     let map: HashMap<&str, u16> = values.iter().map(|value| (value.as_str(), 1)).collect();
     let warm = nanoseconds(ROWS, || {
