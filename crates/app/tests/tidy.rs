@@ -92,6 +92,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "overload",
             "pacer",
             "queue",
+            "retriever",
             "stores",
             "tower-layer",
         ],

@@ -32,4 +32,7 @@ mod worker;
 pub use join::{JoinError, JoinFile};
 pub use metrics::RETRIEVER_METRICS;
 pub use status::{BeatOutcome, Origin, RetrieverHandle, RetrieverStatus, RunningSnapshot};
+pub use tidegate_snapshot_file::{
+    DocumentText, SnapshotContent, SwitchSetting, SwitchTarget, Trust, VerifiedSnapshot,
+};
 pub use worker::{Retriever, RetrieverSettings, StartError};

@@ -271,10 +271,10 @@ impl TermsBuild {
     pub(super) fn unknown_plan<'p>(
         &self,
         name: &str,
-        plans: impl Iterator<Item = &'p str> + Clone,
+        plans: impl Iterator<Item = &'p str>,
         problems: &mut Problems<'_>,
     ) {
-        let hint = match closest(name, plans.clone()) {
+        let hint = match closest(name, plans) {
             Some(near) => format!("did you mean `{near}`?"),
             None => "add it to `plans`, or write `blocked`, `unlimited` or `rate=500`".to_owned(),
         };
