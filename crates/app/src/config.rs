@@ -30,8 +30,8 @@ pub use args::ConfigArgs;
 pub use changed::changed;
 pub use compat::{Effect, VARIABLES, Variable};
 pub use fields::{
-    AccessLog, Config, Debug, Decisions, Fleet, Gate, Gateway, Grpc, Health, History, Http,
-    Keepalive, Limiter, LimiterSwitches, Log, Memory, Metrics, Overload, Redis, RedisTls,
+    AccessLog, Config, Connections, Debug, Decisions, Fleet, Gate, Gateway, Grpc, Health, History,
+    Http, Keepalive, Limiter, LimiterSwitches, Log, Memory, Metrics, Overload, Redis, RedisTls,
     ResponseHeaders, Rules, RulesFrom, Runtime, Sentinel, Shutdown, Statsd, Store, Tls, Traces,
     UpstreamLayout, UpstreamMetrics, Worker,
 };

@@ -23,6 +23,7 @@ mod rules;
 mod switches;
 mod tokens;
 
+mod connections;
 mod doors;
 mod lifecycle;
 mod memory;
@@ -40,6 +41,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use tidegate_admin::Switchboard;
+use tidegate_server::ConnectionGuard;
 use tidegate_sources::Watch;
 use tokio::runtime::Builder;
 use tokio::task::JoinHandle;
@@ -49,6 +51,7 @@ use crate::config::{self, Config, ConfigArgs, Input, KeyLayout, Weight};
 use crate::demo_api;
 use crate::exit::{Complaint, Exit, Failure};
 use crate::output::Output;
+use connections::GuardSwitch;
 pub use decision_log::DECISION_METRICS;
 use doors::Doors;
 use engine::EngineParts;
@@ -162,6 +165,8 @@ struct Service<S> {
     store_task: Option<JoinHandle<()>>,
     gateway: Option<GatewayService<S>>,
     switches: Switches,
+    /// The limiter of connections.
+    connections: Arc<ConnectionGuard>,
     rules: Watch,
     /// The access tokens of the doors, which the watch of the configuration replaces.
     tokens: DoorTokens,
@@ -180,7 +185,10 @@ impl<S: ServiceStore> Service<S> {
         let gateway = GatewayService::start(config, &engine)?;
         let refusal_ticks = 0;
         let protection = gateway.as_ref().and_then(|gateway| gateway.protection.clone());
-        let board = Switchboard::new(Arc::clone(&engine.engine), protection);
+        let connections = connections::guard(config);
+        let guard_switch = GuardSwitch(Arc::clone(&connections));
+        let board = Switchboard::new(Arc::clone(&engine.engine), protection)
+            .with_connections(Arc::new(guard_switch));
         let switches = Switches::start(&config.switches, Arc::new(board));
         let rules = rules::start(config, &engine)?;
         let tokens = DoorTokens::of(config)?;
@@ -190,6 +198,7 @@ impl<S: ServiceStore> Service<S> {
             store_task,
             gateway,
             switches,
+            connections,
             rules,
             tokens,
             restart,

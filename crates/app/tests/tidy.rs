@@ -17,7 +17,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("decision/redis-board", &["algorithms", "overload", "redis-link"]),
     ("decision/stores", &["algorithms", "macros", "metrics", "redis-link", "words"]),
     ("decision/engine", &["algorithms", "macros", "metrics", "rules", "stores", "words"]),
-    ("inbound/server", &[]),
+    ("inbound/server", &["algorithms", "metrics", "words"]),
     ("inbound/access", &["algorithms", "words"]),
     ("inbound/answers", &["engine", "overload", "words"]),
     ("inbound/admission", &["answers", "engine", "macros"]),
@@ -76,6 +76,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("control/history", &[]),
     ("control/sources", &["macros", "rules"]),
     ("control/insight", &["algorithms", "rules", "words"]),
+    ("control/kernel-rules", &["algorithms", "rules"]),
     (
         "tidegate",
         &[
@@ -106,6 +107,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "gateway",
             "http-api",
             "insight",
+            "kernel-rules",
             "metrics",
             "overload",
             "queue",

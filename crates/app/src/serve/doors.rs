@@ -1,6 +1,7 @@
 //! The doors: built from the configuration, and opened.
 
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use tidegate_server::{
 use tidegate_spans::TracedDoor;
 use tidegate_statsd::SenderFigures;
 
+use super::connections;
 use super::gateway_document::{self, DocumentWatch};
 use super::history::HistoryThread;
 use super::spans;
@@ -91,6 +93,11 @@ impl Doors {
             history,
         };
 
+        let endpoint = |name, protocol, listen: &[config::Address], tls| Endpoint {
+            guard: Some(Arc::clone(&service.connections)),
+            backlog: config.connections.backlog,
+            ..endpoint(name, protocol, listen, tls)
+        };
         let grpc = endpoint("grpc", Protocol::Http2, &config.grpc.listen, grpc_tls)
             .limits(grpc_limits(&config.grpc));
         doors.add(doors.server.open_calls(grpc, TracedDoor::new(rls, tracer.clone())))?;
@@ -261,6 +268,8 @@ fn debug<S: ServiceStore>(
     let gateway = gateway.as_ref().map(|service| service.gateway.clone());
     let collectors = gateway.clone().map(|gateway| Arc::new(gateway) as Arc<dyn Collector>);
     let figures = figures.map(|figures| figures as Arc<dyn Collector>);
+    let connections = Arc::clone(&service.connections);
+    let connection_metrics = Arc::clone(&connections) as Arc<dyn Collector>;
     let decisions = parts.decisions.clone().map(|decisions| decisions as Arc<dyn Collector>);
     let upstream_metrics =
         config::statistics::upstream_metrics(&config.debug, &config.statsd.tags)?;
@@ -300,7 +309,13 @@ fn debug<S: ServiceStore>(
         limit_terms: Some(words::terms),
         try_request,
         show_caller: Some(Box::new(move |caller: &str| show_caller(caller, callers))),
-        collectors: collectors.into_iter().chain(figures).chain(decisions).collect(),
+        collectors: collectors
+            .into_iter()
+            .chain(figures)
+            .chain(decisions)
+            .chain([connection_metrics])
+            .collect(),
+        networks: Some(Box::new(move || connections::rows(&connections))),
         on_change: Some(Box::new(|change: &Change| {
             tracing::warn!(%change, "changed at run time");
         })),
@@ -328,9 +343,7 @@ fn endpoint(
         config::Address::Unix(path) => Address::Unix { path: path.clone(), mode: None },
     };
     let addresses = listen.iter().map(address).collect();
-    let limits = ConnectionLimits::default();
-    let proxy_protocol_from = Vec::new();
-    Endpoint { name, addresses, protocol, tls, limits, proxy_protocol_from, pressure: None }
+    Endpoint { addresses, tls, ..Endpoint::new(name, protocol, PathBuf::new()) }
 }
 
 fn grpc_limits(grpc: &config::Grpc) -> ConnectionLimits {

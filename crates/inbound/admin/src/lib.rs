@@ -67,11 +67,14 @@ pub use change::Change;
 pub use service::DebugDoor;
 
 pub use delivery::{DELIVERY_METRICS, DeliveryReading};
-pub use limiters::{LimitTarget, LimiterName, SWITCHBOARD_METRICS, SwitchTarget, Switchboard};
+pub use limiters::{
+    ConnectionLimiter, LimitTarget, LimiterName, SWITCHBOARD_METRICS, SwitchTarget, Switchboard,
+};
 pub use metrics::ADMIN_METRICS;
 pub use observations::{OBSERVATION_METRICS, Observations, ObservationsConfig};
 pub use settings::{DebugParts, DebugSettings, LogLevel};
 pub use state_page::StoreReading;
 pub use tail::TailMode;
 pub use tidegate_history::HistoryFileError;
+pub use top::NetworkRow;
 pub use try_page::{TrialDescriptor, TriedHead, TriedRoute};

@@ -7,6 +7,7 @@ use super::delivery::DeliveryReading;
 use super::limiters::Switchboard;
 use super::observations::Observations;
 use super::state_page::StoreReading;
+use super::top::NetworkRow;
 use super::try_page::{TriedHead, TriedRoute};
 use tidegate_access::{AccessPolicy, HostNames};
 use tidegate_engine::RuleLimit;
@@ -91,6 +92,8 @@ pub struct DebugParts {
     pub try_request: Option<RequestTrial>,
     /// A caller as pages show it; [`None`] for not at all. Default: as it is.
     pub show_caller: Option<CallerNaming>,
+    /// The networks with the most open or refused connections.
+    pub networks: Option<Source<Vec<NetworkRow>>>,
     /// Is called with every change, to log it.
     pub on_change: Option<Listener<Change>>,
 }
