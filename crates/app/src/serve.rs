@@ -25,6 +25,7 @@ mod tokens;
 
 mod connections;
 mod doors;
+mod floods;
 mod lifecycle;
 mod memory;
 mod refusals;
@@ -55,6 +56,8 @@ use connections::GuardSwitch;
 pub use decision_log::DECISION_METRICS;
 use doors::Doors;
 use engine::EngineParts;
+pub use floods::FLOOD_METRICS;
+use floods::Floods;
 use gateway::GatewayService;
 use lifecycle::Signals;
 use log::LogLevelHandle;
@@ -167,6 +170,8 @@ struct Service<S> {
     switches: Switches,
     /// The limiter of connections.
     connections: Arc<ConnectionGuard>,
+    /// The list of networks that flood, unless it is off.
+    floods: Option<Arc<Floods>>,
     rules: Watch,
     /// The access tokens of the doors, which the watch of the configuration replaces.
     tokens: DoorTokens,
@@ -182,10 +187,14 @@ impl<S: ServiceStore> Service<S> {
         let Start { config, input, log_level, .. } = start;
         let engine = EngineParts::new(config, store, has_traces)?;
         let store_task = S::start_background(&engine.engine);
-        let gateway = GatewayService::start(config, &engine)?;
+        let floods = Floods::start(config)?;
+        let gateway = GatewayService::start(config, &engine, floods.clone())?;
         let refusal_ticks = 0;
         let protection = gateway.as_ref().and_then(|gateway| gateway.protection.clone());
         let connections = connections::guard(config);
+        if let Some(floods) = floods.clone() {
+            connections.set_hook(Box::new(move |address| floods.refuse(address)));
+        }
         let guard_switch = GuardSwitch(Arc::clone(&connections));
         let board = Switchboard::new(Arc::clone(&engine.engine), protection)
             .with_connections(Arc::new(guard_switch));
@@ -199,6 +208,7 @@ impl<S: ServiceStore> Service<S> {
             gateway,
             switches,
             connections,
+            floods,
             rules,
             tokens,
             restart,

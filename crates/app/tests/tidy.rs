@@ -145,6 +145,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "server",
             "simulation",
             "stores",
+            "test-servers",
             "throttled-service",
         ],
     ),

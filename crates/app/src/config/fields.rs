@@ -5,6 +5,7 @@
 //! fields.
 
 mod connections;
+mod floods;
 mod gateway;
 
 use std::path::PathBuf;
@@ -23,6 +24,7 @@ use super::kinds::{
 };
 
 pub use connections::Connections;
+pub use floods::Floods;
 pub use gateway::{AccessLog, Fleet, Gate, Gateway, LimiterSwitches, Overload, Worker};
 
 /// Bounds of durations are in milliseconds.
@@ -60,6 +62,8 @@ section! {
         overload: Overload,
         /// Limits on the connections of one network at every door, before TLS; see docs/floods.md.
         connections: Connections,
+        /// The list of networks that flood, for `tidegate guard`; see docs/floods.md.
+        floods: Floods,
         /// The mode of each limiter, and the kill switch.
         switches: LimiterSwitches,
         /// Metrics, active rules, run-time switches.

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use opentelemetry::global::BoxedTracer;
 use tidegate_access::{AccessPolicy, HostNames};
-use tidegate_admin::{Change, DebugDoor, DebugParts, DebugSettings, DeliveryReading, StoreReading};
+use tidegate_admin::{
+    Change, DebugDoor, DebugParts, DebugSettings, DeliveryReading, ListedRow, StoreReading,
+};
 use tidegate_engine::SystemClock;
 use tidegate_gateway::show_caller;
 use tidegate_http_api::{HttpApi, HttpApiParts, HttpApiSettings, JsonHandler};
@@ -269,6 +271,7 @@ fn debug<S: ServiceStore>(
     let collectors = gateway.clone().map(|gateway| Arc::new(gateway) as Arc<dyn Collector>);
     let figures = figures.map(|figures| figures as Arc<dyn Collector>);
     let connections = Arc::clone(&service.connections);
+    let floods = service.floods.clone();
     let connection_metrics = Arc::clone(&connections) as Arc<dyn Collector>;
     let decisions = parts.decisions.clone().map(|decisions| decisions as Arc<dyn Collector>);
     let upstream_metrics =
@@ -314,8 +317,12 @@ fn debug<S: ServiceStore>(
             .chain(figures)
             .chain(decisions)
             .chain([connection_metrics])
+            .chain(floods.clone().map(|floods| floods as Arc<dyn Collector>))
             .collect(),
         networks: Some(Box::new(move || connections::rows(&connections))),
+        listed: floods.map(|floods| -> Box<dyn Fn() -> Vec<ListedRow> + Send + Sync> {
+            Box::new(move || floods.rows())
+        }),
         on_change: Some(Box::new(|change: &Change| {
             tracing::warn!(%change, "changed at run time");
         })),

@@ -3,7 +3,7 @@
 //! A network is listed that was refused more than [`FloodSettings::rate`] times in each of
 //! [`FloodSettings::seconds`] seconds in a row: it had been refused before, and went on. The first time it is listed for
 //! a minute; each time within a day doubles that, up to an hour. Networks of people who share an address are spared:
-//! one from which several callers, or a critical request, were admitted lately is never listed.
+//! one from which several callers with valid credentials, or a critical request, came lately is never listed.
 //!
 //! Everything has a maximum, and what goes beyond it is counted. Callers pass `now`.
 
@@ -16,7 +16,7 @@ use tidegate_algorithms::{Nanos, Timestamp};
 /// Networks whose refusals are counted in one second.
 const CANDIDATES_MAX: usize = 65_536;
 
-/// Networks whose admitted callers are known, in each of two generations.
+/// Networks whose callers are known, in each of two generations.
 const PEERS_MAX: usize = 32_768;
 
 /// Networks whose earlier offences are known.
@@ -35,7 +35,7 @@ pub struct FloodSettings {
     pub rate: u64,
     /// For so many seconds in a row.
     pub seconds: u32,
-    /// A network from which more callers than this were admitted lately is never listed.
+    /// A network from which more callers than this came lately is never listed.
     pub callers: usize,
     /// How long a network is listed the first time.
     pub first: Nanos,
@@ -81,7 +81,7 @@ pub struct ListEntry {
 pub struct FloodCounts {
     /// Networks that were listed.
     pub listed: u64,
-    /// Networks that would have been listed, but several callers or a critical request were admitted from them.
+    /// Networks that would have been listed, but several callers or a critical request came from them.
     pub spared: u64,
     /// Networks that left a full list before their time.
     pub crowded_out: u64,
@@ -107,9 +107,9 @@ struct Offender {
     last: Timestamp,
 }
 
-/// The admitted callers of a network.
+/// The callers of a network.
 #[derive(Clone, Debug, Default)]
-struct AdmittedCallers {
+struct PeerCallers {
     callers: Vec<u64>,
     is_critical: bool,
 }
@@ -122,7 +122,7 @@ pub struct FloodList {
     listed: HashMap<IpNet, ListedNetwork>,
     offenders: HashMap<IpNet, Offender>,
     /// The callers of this generation and of the one before.
-    peers: [HashMap<IpNet, AdmittedCallers>; 2],
+    peers: [HashMap<IpNet, PeerCallers>; 2],
     generation_began: Timestamp,
     version: u64,
     counts: FloodCounts,
@@ -173,8 +173,9 @@ impl FloodList {
         candidate.refusals = candidate.refusals.saturating_add(1);
     }
 
-    /// Remembers that a caller was admitted from an address; `caller` is a hash of its name.
-    pub fn admit(&mut self, address: IpAddr, caller: Option<u64>, is_critical: bool) {
+    /// Remembers a caller of an address, whose credentials are valid (`caller` is a hash of its name), or a critical
+    /// request.
+    pub fn identify(&mut self, address: IpAddr, caller: Option<u64>, is_critical: bool) {
         let Some(network) = self.network(address) else { return };
         let callers_max = self.settings.callers.saturating_add(1);
         let [current, _] = &mut self.peers;
@@ -388,11 +389,11 @@ mod tests {
         let mut watcher = Watcher::new(FloodSettings::default());
         let (office, shop, alone) = ("192.0.2.1", "192.0.2.2", "192.0.2.3");
         for caller in 0..4 {
-            watcher.list.admit(office.parse().unwrap(), Some(caller), false);
+            watcher.list.identify(office.parse().unwrap(), Some(caller), false);
         }
-        watcher.list.admit(shop.parse().unwrap(), Some(1), true);
+        watcher.list.identify(shop.parse().unwrap(), Some(1), true);
         for caller in [1, 2, 3, 3, 3] {
-            watcher.list.admit(alone.parse().unwrap(), Some(caller), false);
+            watcher.list.identify(alone.parse().unwrap(), Some(caller), false);
         }
         for address in [office, shop, alone] {
             watcher.flood(address, 100, 10);
@@ -444,7 +445,7 @@ mod tests {
         for number in 0..100_000_u32 {
             let address = IpAddr::from(std::net::Ipv4Addr::from_bits(0x0b00_0000 + number));
             watcher.list.refuse(address);
-            watcher.list.admit(address, Some(1), false);
+            watcher.list.identify(address, Some(1), false);
         }
         assert_eq!(watcher.list.candidates.len(), CANDIDATES_MAX);
         assert!(watcher.list.peers.iter().all(|generation| generation.len() <= PEERS_MAX));

@@ -76,5 +76,5 @@ pub use settings::{DebugParts, DebugSettings, LogLevel};
 pub use state_page::StoreReading;
 pub use tail::TailMode;
 pub use tidegate_history::HistoryFileError;
-pub use top::NetworkRow;
+pub use top::{ListedRow, NetworkRow};
 pub use try_page::{TrialDescriptor, TriedHead, TriedRoute};

@@ -7,7 +7,7 @@ use super::delivery::DeliveryReading;
 use super::limiters::Switchboard;
 use super::observations::Observations;
 use super::state_page::StoreReading;
-use super::top::NetworkRow;
+use super::top::{ListedRow, NetworkRow};
 use super::try_page::{TriedHead, TriedRoute};
 use tidegate_access::{AccessPolicy, HostNames};
 use tidegate_engine::RuleLimit;
@@ -94,6 +94,8 @@ pub struct DebugParts {
     pub show_caller: Option<CallerNaming>,
     /// The networks with the most open or refused connections.
     pub networks: Option<Source<Vec<NetworkRow>>>,
+    /// The networks on the list of floods.
+    pub listed: Option<Source<Vec<ListedRow>>>,
     /// Is called with every change, to log it.
     pub on_change: Option<Listener<Change>>,
 }

@@ -61,6 +61,7 @@ mod http1;
 mod long_response;
 mod panic_guard;
 mod peer;
+mod private_socket;
 mod proxy_protocol;
 mod request_body;
 mod response_body;
@@ -98,6 +99,7 @@ pub use guard::{
 };
 pub use listener::OpenError;
 pub use peer::Peer;
+pub use private_socket::{PrivateSocket, PrivateSocketError, connect_private};
 pub use request_body::RequestBody;
 pub use response_body::{ResponseDeadline, StallFlag};
 pub use settings::{Address, ConnectionLimits, Endpoint, Keepalive, Pressure, Protocol};

@@ -18,6 +18,9 @@ use tokio::task::consume_budget;
 
 use super::settings::Address;
 
+/// The queue of a socket for the processes of one user.
+pub(super) const PRIVATE_BACKLOG: u32 = 16;
+
 /// A client that vanished is detected after a minute and a few probes.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(60);
 
@@ -109,6 +112,16 @@ impl Listener {
                 let (stream, _) = listener.accept().await?;
                 Ok(AcceptedSocket::Unix(stream.into_std()?))
             }
+        }
+    }
+}
+
+impl Listener {
+    /// Waits for a connection to a Unix socket, registered with this runtime.
+    pub(super) async fn accept_unix(&self) -> io::Result<tokio::net::UnixStream> {
+        match self {
+            Listener::Unix { listener, .. } => Ok(listener.accept().await?.0),
+            Listener::Tcp { .. } => Err(ErrorKind::Unsupported.into()),
         }
     }
 }
