@@ -53,8 +53,9 @@ impl Acceptor {
             };
             match accepted {
                 Ok(accepted) => {
-                    self.admit(accepted, &mut refusals);
-                    if let Some(pause) = self.guard.as_ref().and_then(DoorGuard::pause) {
+                    let is_admitted = self.admit(accepted, &mut refusals);
+                    let guard = self.guard.as_ref().filter(|_| is_admitted);
+                    if let Some(pause) = guard.and_then(DoorGuard::pause) {
                         // Further connections wait in the kernel's queue, which has SYN cookies when it is full.
                         tokio::select! {
                             () = sleep(pause) => {}
@@ -78,13 +79,17 @@ impl Acceptor {
         }
     }
 
-    /// Resets a connection that its network may not have, and assigns any other.
-    fn admit(&self, accepted: AcceptedSocket, refusals: &mut LogThrottle) {
+    /// Resets a connection that its network may not have, and assigns any other. Returns whether it may.
+    fn admit(&self, accepted: AcceptedSocket, refusals: &mut LogThrottle) -> bool {
         match self.enter(&accepted) {
             Entrance::Unguarded => self.assign(accepted, None, refusals),
             Entrance::Admitted(slot) => self.assign(accepted, Some(slot), refusals),
-            Entrance::Refused => accepted.reset(),
+            Entrance::Refused => {
+                accepted.reset();
+                return false;
+            }
         }
+        true
     }
 
     /// Asks the guard about a connection, unless a proxy is going to name its client.

@@ -458,7 +458,7 @@ impl DoorGuard {
         }
     }
 
-    /// Counts a connection that was accepted, and returns how long to wait before the next one is, by the rate of the
+    /// Counts a connection that was admitted, and returns how long to wait before the next one is, by the rate of the
     /// door.
     pub(super) fn pause(&self) -> Option<Duration> {
         let DoorGuard { guard, door } = self;

@@ -63,7 +63,7 @@ pub(super) fn table(scale: Scale) -> anyhow::Result<Table> {
     let seconds = if scale.size == Size::Full { 10 } else { 4 };
     let pins = Pins::new()?;
     let site = Site::new()?;
-    for limits in [Limits::Off, Limits::Connection] {
+    for limits in [FloodLimits::Off, FloodLimits::Connection] {
         let server = site.serve(limits, None, &pins)?;
         let mut quiet = None;
         for rate in RATES {
@@ -85,18 +85,18 @@ pub(super) fn table(scale: Scale) -> anyhow::Result<Table> {
 
 /// Which limits the server has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Limits {
+enum FloodLimits {
     Off,
     Connection,
     List,
 }
 
-impl Limits {
+impl FloodLimits {
     const fn name(self) -> &'static str {
         match self {
-            Limits::Off => "none",
-            Limits::Connection => "`connection`",
-            Limits::List => "`connection` and list",
+            FloodLimits::Off => "none",
+            FloodLimits::Connection => "`connection`",
+            FloodLimits::List => "`connection` and list",
         }
     }
 }
@@ -119,7 +119,7 @@ impl Site {
 
     fn serve(
         &self,
-        limits: Limits,
+        limits: FloodLimits,
         pair: Option<&NamespacePair>,
         pins: &Pins,
     ) -> anyhow::Result<Server> {
@@ -133,8 +133,8 @@ impl Site {
         command.args(["serve", "--log-format", "json", "--workers", "1"]).arg("--rules").arg(rules);
         command.args(["--http", &format!("{at}:0"), "--grpc", &format!("{at}:0")]);
         command.args(["--debug-listen", "127.0.0.1:0"]);
-        let connection = if limits == Limits::Off { "off" } else { "enforce" };
-        let list = if limits == Limits::List { "enforce" } else { "off" };
+        let connection = if limits == FloodLimits::Off { "off" } else { "enforce" };
+        let list = if limits == FloodLimits::List { "enforce" } else { "off" };
         for set in [
             format!("http.tls.cert={}", files.certificate.display()),
             format!("http.tls.key={}", files.key.display()),
@@ -247,9 +247,9 @@ impl FloodFigures {
 }
 
 /// A process that is ended with this value.
-struct Running(Child);
+struct ChildProcess(Child);
 
-impl Drop for Running {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -263,7 +263,7 @@ fn in_namespaces(site: &Site, table: &mut Table, seconds: u32, pins: &Pins) -> a
         return Ok(());
     };
     let mut quiet = None;
-    for limits in [Limits::Off, Limits::Connection, Limits::List] {
+    for limits in [FloodLimits::Off, FloodLimits::Connection, FloodLimits::List] {
         let server = site.serve(limits, Some(&pair), pins)?;
         let plan = FloodPlan {
             attackers: [10, 77, 65, 1].into(),
@@ -276,7 +276,7 @@ fn in_namespaces(site: &Site, table: &mut Table, seconds: u32, pins: &Pins) -> a
         };
         eprintln!("floods: TLS in namespaces, {}", limits.name());
         let flood = FloodPlan { rate: NAMESPACE_RATE, ..plan.clone() };
-        let guard = (limits == Limits::List).then(|| guard(site, &pair)).transpose()?;
+        let guard = (limits == FloodLimits::List).then(|| guard(site, &pair)).transpose()?;
         if guard.is_some() {
             let took = wait_for_list(site, &flood, &pair, pins)?;
             table.note(format!(
@@ -290,13 +290,14 @@ fn in_namespaces(site: &Site, table: &mut Table, seconds: u32, pins: &Pins) -> a
             limits.name(),
             before,
         ));
-        if limits != Limits::List {
+        if limits != FloodLimits::List {
             eprintln!("floods: SYN in namespaces, {}", limits.name());
             let syn = FloodPlan { syn_rate: SYN_RATE, ..plan };
-            if limits == Limits::Connection {
+            if limits == FloodLimits::Connection {
                 drop_rates(site, &pair, syn.server.port())?;
             }
-            let name = if limits == Limits::Off { "none" } else { "`connection`, exported rules" };
+            let name =
+                if limits == FloodLimits::Off { "none" } else { "`connection`, exported rules" };
             let figures = site.measure(&syn, &server, Some(&pair), pins)?;
             table.row(figures.row(
                 &format!("SYN from 1,000 addresses, {SYN_RATE}/s"),
@@ -323,10 +324,10 @@ fn drop_rates(site: &Site, pair: &NamespacePair, port: u16) -> anyhow::Result<()
     Ok(())
 }
 
-fn guard(site: &Site, pair: &NamespacePair) -> anyhow::Result<Running> {
+fn guard(site: &Site, pair: &NamespacePair) -> anyhow::Result<ChildProcess> {
     let mut command = pair.on_server(&site.program);
     command.arg("guard").arg("--socket").arg(site.socket());
-    Ok(Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?))
+    Ok(ChildProcess(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?))
 }
 
 /// Floods until the kernel has the list, and returns how long that took.
@@ -339,7 +340,7 @@ fn wait_for_list(
     let plan = FloodPlan { seconds: 20, ..flood.clone() };
     let mut command = clients_command(&plan, Some(pair))?;
     command.stdout(Stdio::null()).stderr(Stdio::null());
-    let _flooding = pins.on_generator(|| Ok(Running(command.spawn()?)))?;
+    let _flooding = pins.on_generator(|| Ok(ChildProcess(command.spawn()?)))?;
     let stopwatch = Stopwatch::start();
     let _ = site;
     while stopwatch.elapsed() < LIST_WAIT_MAX {
