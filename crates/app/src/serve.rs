@@ -8,12 +8,15 @@ mod log;
 mod notify;
 mod traces;
 
+mod changes_file;
 mod decision_log;
 mod decision_samples;
 mod engine;
 mod store;
 mod watch;
 
+mod fleet_nodes;
+mod forwarder;
 mod gateway;
 mod gateway_document;
 mod history;
@@ -35,6 +38,8 @@ mod statistics;
 mod warnings;
 mod welcome;
 
+#[cfg(feature = "top")]
+pub(crate) use forwarder::queues_of;
 pub(crate) use gateway_document::trial as try_in;
 
 use std::net::SocketAddr;
@@ -56,6 +61,7 @@ use connections::GuardSwitch;
 pub use decision_log::DECISION_METRICS;
 use doors::Doors;
 use engine::EngineParts;
+use fleet_nodes::FleetNodes;
 pub use floods::FLOOD_METRICS;
 use floods::Floods;
 use gateway::GatewayService;
@@ -167,6 +173,8 @@ struct Service<S> {
     /// The work of the store between requests.
     store_task: Option<JoinHandle<()>>,
     gateway: Option<GatewayService<S>>,
+    /// The roster of the fleet, if nodes share a Redis.
+    nodes: Option<FleetNodes>,
     switches: Switches,
     /// The limiter of connections.
     connections: Arc<ConnectionGuard>,
@@ -189,6 +197,7 @@ impl<S: ServiceStore> Service<S> {
         let store_task = S::start_background(&engine.engine);
         let floods = Floods::start(config)?;
         let gateway = GatewayService::start(config, &engine, floods.clone())?;
+        let nodes = FleetNodes::open(config)?;
         let refusal_ticks = 0;
         let protection = gateway.as_ref().and_then(|gateway| gateway.protection.clone());
         let connections = connections::guard(config);
@@ -206,6 +215,7 @@ impl<S: ServiceStore> Service<S> {
             engine,
             store_task,
             gateway,
+            nodes,
             switches,
             connections,
             floods,
@@ -240,10 +250,13 @@ impl<S: ServiceStore> Service<S> {
 
     /// Ends the watches and the background tasks, and closes the store.
     async fn stop(self) {
-        let Service { engine, store_task, gateway, rules, restart, .. } = self;
+        let Service { engine, store_task, gateway, nodes, rules, restart, .. } = self;
         drop((restart, rules, gateway));
         if let Some(decisions) = &engine.decisions {
             decisions.flush();
+        }
+        if let Some(nodes) = nodes {
+            nodes.leave().await;
         }
         if let Some(task) = store_task {
             task.abort();

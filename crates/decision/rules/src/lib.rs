@@ -53,7 +53,7 @@ pub use rule::{
 };
 pub use schema::schema;
 pub use snapshot::{Domain, Entry, KeyValue, MatchedRule, Snapshot, Values};
-pub use tidegate_algorithms::{Charge, Consistency, Mode, OnStoreError, Percent};
+pub use tidegate_algorithms::{Charge, Consistency, Mode, OnStoreError, Percent, Rounding};
 pub use tidegate_document::{
     PROBLEMS_MAX, Problem, RelatedLocation, Report, Severity, Snippet, Source, closest,
 };

@@ -24,6 +24,7 @@ use std::{fs, thread};
 
 use clap::ValueEnum;
 
+use self::forward::ForwardGroup;
 use crate::scale::Scale;
 use crate::stopwatch::Stopwatch;
 use crate::table::Table;
@@ -89,7 +90,12 @@ pub(crate) struct Tools {
 ///
 /// # Errors
 /// When something could not be measured; a missed goal is none.
-pub(crate) fn print(only: &[Topic], scale: Scale, tools: &Tools) -> anyhow::Result<()> {
+pub(crate) fn print(
+    only: &[Topic],
+    groups: &[ForwardGroup],
+    scale: Scale,
+    tools: &Tools,
+) -> anyhow::Result<()> {
     let whole = Stopwatch::start();
     let cores = thread::available_parallelism().map_or(1, usize::from);
     println!("A {} run on {cores} cores. {}\n", scale.size, load());
@@ -98,7 +104,7 @@ pub(crate) fn print(only: &[Topic], scale: Scale, tools: &Tools) -> anyhow::Resu
             continue;
         }
         let stopwatch = Stopwatch::start();
-        println!("{}", topic.measure(scale, tools)?);
+        println!("{}", topic.measure(groups, scale, tools)?);
         eprintln!("{topic:?}: {:.0} s", stopwatch.elapsed().as_secs_f64());
     }
     eprintln!("all: {:.0} s", whole.elapsed().as_secs_f64());
@@ -115,7 +121,12 @@ fn load() -> String {
 }
 
 impl Topic {
-    fn measure(self, scale: Scale, tools: &Tools) -> anyhow::Result<Table> {
+    fn measure(
+        self,
+        groups: &[ForwardGroup],
+        scale: Scale,
+        tools: &Tools,
+    ) -> anyhow::Result<Table> {
         match self {
             Topic::Decision => decision::table(scale),
             Topic::Memory => memory::table(scale),
@@ -132,7 +143,7 @@ impl Topic {
             Topic::Sight => sight::table(scale),
             Topic::Replay => replay::table(scale, tools),
             Topic::Floods => floods::table(scale),
-            Topic::Forward => forward::table(scale),
+            Topic::Forward => forward::table(scale, groups),
         }
     }
 }
