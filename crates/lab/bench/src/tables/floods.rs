@@ -69,7 +69,7 @@ pub(super) fn table(scale: Scale) -> anyhow::Result<Table> {
         for rate in RATES {
             eprintln!("floods: {rate} TLS connections a second, {}", limits.name());
             let plan = FloodPlan { rate, ..site.plan(server.door(Door::Http)?, seconds) };
-            let figures = site.measure(&plan, &server, None, &pins)?;
+            let figures = Site::measure(&plan, &server, None, &pins)?;
             let before = *quiet.get_or_insert(figures.served);
             table.row(figures.row(&format!("TLS, {rate}/s"), limits.name(), before));
         }
@@ -165,7 +165,6 @@ impl Site {
 
     /// Runs the clients, first to warm up, then measured.
     fn measure(
-        &self,
         plan: &FloodPlan,
         server: &Server,
         pair: Option<&NamespacePair>,
@@ -272,19 +271,19 @@ fn in_namespaces(site: &Site, table: &mut Table, seconds: u32, pins: &Pins) -> a
         };
         let before = match quiet {
             Some(before) => before,
-            None => *quiet.insert(site.measure(&plan, &server, Some(&pair), pins)?.served),
+            None => *quiet.insert(Site::measure(&plan, &server, Some(&pair), pins)?.served),
         };
         eprintln!("floods: TLS in namespaces, {}", limits.name());
         let flood = FloodPlan { rate: NAMESPACE_RATE, ..plan.clone() };
         let guard = (limits == FloodLimits::List).then(|| guard(site, &pair)).transpose()?;
         if guard.is_some() {
-            let took = wait_for_list(site, &flood, &pair, pins)?;
+            let took = wait_for_list(&flood, &pair, pins)?;
             table.note(format!(
                 "From the beginning of the flood to its first address in the kernel's list: {:.1} s.",
                 took.as_secs_f64()
             ));
         }
-        let figures = site.measure(&flood, &server, Some(&pair), pins)?;
+        let figures = Site::measure(&flood, &server, Some(&pair), pins)?;
         table.row(figures.row(
             &format!("TLS over a cable, {NAMESPACE_RATE}/s"),
             limits.name(),
@@ -298,7 +297,7 @@ fn in_namespaces(site: &Site, table: &mut Table, seconds: u32, pins: &Pins) -> a
             }
             let name =
                 if limits == FloodLimits::Off { "none" } else { "`connection`, exported rules" };
-            let figures = site.measure(&syn, &server, Some(&pair), pins)?;
+            let figures = Site::measure(&syn, &server, Some(&pair), pins)?;
             table.row(figures.row(
                 &format!("SYN from 1,000 addresses, {SYN_RATE}/s"),
                 name,
@@ -331,18 +330,12 @@ fn guard(site: &Site, pair: &NamespacePair) -> anyhow::Result<ChildProcess> {
 }
 
 /// Floods until the kernel has the list, and returns how long that took.
-fn wait_for_list(
-    site: &Site,
-    flood: &FloodPlan,
-    pair: &NamespacePair,
-    pins: &Pins,
-) -> anyhow::Result<Duration> {
+fn wait_for_list(flood: &FloodPlan, pair: &NamespacePair, pins: &Pins) -> anyhow::Result<Duration> {
     let plan = FloodPlan { seconds: 20, ..flood.clone() };
     let mut command = clients_command(&plan, Some(pair))?;
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let _flooding = pins.on_generator(|| Ok(ChildProcess(command.spawn()?)))?;
     let stopwatch = Stopwatch::start();
-    let _ = site;
     while stopwatch.elapsed() < LIST_WAIT_MAX {
         let rules = pair.on_server("nft").args(["list", "ruleset"]).output()?;
         if String::from_utf8_lossy(&rules.stdout).contains("10.77.65.1") {
