@@ -10,6 +10,7 @@ use std::cell::RefCell;
 use std::mem;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
+use std::thread;
 
 use parking_lot::Mutex;
 use tokio::runtime::{Handle, Id};
@@ -141,6 +142,9 @@ impl GroupTask {
         // The runtime polls its sockets first, so that callers that get ready join.
         tokio::task::yield_now().await;
         group.send();
+        // The thread with the connections, and a server on this processor, run before this thread's next callers: a
+        // thread that is never idle keeps the processor for its whole time slice, here 1.4 ms, while these callers wait.
+        thread::yield_now();
         while group.unanswered.load(Ordering::Acquire) > 0 {
             group.changed.notified().await;
             group.pass_replies_on();

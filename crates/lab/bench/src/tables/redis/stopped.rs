@@ -16,6 +16,8 @@ use crate::stopwatch::Stopwatch;
 
 /// How long a request waits for Redis: the default.
 pub(super) const DEADLINE: Duration = Duration::from_millis(250);
+/// How long Redis may be silent: the default.
+const SILENCE: Duration = Duration::from_secs(1);
 const CALLERS: usize = 64;
 /// A caller's pause after an answer.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -62,8 +64,8 @@ impl StopWaits {
 /// # Errors
 /// When Redis has ended, or a request could not be decided at all.
 pub(super) fn waits(instance: &Instance) -> anyhow::Result<StopWaits> {
-    let load =
-        Load { consistency: Consistency::Exact, limit: ample(), keys: KEYS, within: DEADLINE };
+    let (consistency, limit) = (Consistency::Exact, ample());
+    let load = Load { consistency, limit, keys: KEYS, within: DEADLINE, silence: SILENCE };
     let node = Node::start(instance, &load)?;
     let waits = Arc::new(Mutex::new(StopWaits::default()));
     let noted = Arc::clone(&waits);
