@@ -26,7 +26,7 @@ use crate::table::{Table, count};
 use instance::Instance;
 use node::{KEYS, Load, MANY_KEYS, Node, NodeFigures, PATIENCE, ample};
 use raw::Script;
-use stopped::{DEADLINE, StopWaits};
+use stopped::{DEADLINE, StopWaits, at_permille};
 
 const AGAINST_PLAIN: Goal = Goal::at_most(0.5);
 const AGAINST_CELL: Goal = Goal::at_most(1.3);
@@ -224,8 +224,9 @@ fn lone_caller(table: &mut Table, instance: &Instance, pins: &Pins) -> anyhow::R
         let bare: anyhow::Result<Vec<f64>> = (0..LONE_REQUESTS).map(|_| ping()).collect();
         anyhow::Ok((ours, bare?))
     })?;
-    for (name, quantile) in [("median", 0.5), ("p99", 0.99)] {
-        let (ours, bare) = (at_quantile(&ours, quantile), at_quantile(&bare, quantile));
+    for (name, permille) in [("median", 500), ("p99", 990)] {
+        let [ours, bare] =
+            [&ours, &bare].map(|waits| at_permille(waits, permille).unwrap_or(f64::NAN));
         table.row([
             format!("answer for a lone caller, exact, {name}"),
             format!("{ours:.0} µs"),
@@ -373,13 +374,6 @@ impl RedisRounds {
     }
 }
 
-fn at_quantile(values: &[f64], quantile: f64) -> f64 {
-    let mut values = values.to_vec();
-    values.sort_by(f64::total_cmp);
-    let place = (values.len() as f64 * quantile).ceil() as usize;
-    values.get(place.saturating_sub(1)).copied().unwrap_or(f64::NAN)
-}
-
 /// The pipeline depth with the most calls a second.
 fn best(depths: &[(usize, f64)]) -> usize {
     let best = depths.iter().max_by(|one, other| one.1.total_cmp(&other.1));
@@ -402,11 +396,5 @@ mod tests {
     fn the_depth_with_the_most_calls_is_the_best() {
         assert_eq!(best(&[(1, 50.0), (4, 70.0), (16, 60.0)]), 4);
         assert_eq!(best(&[]), 1);
-    }
-
-    #[test]
-    fn a_quantile_is_a_measured_value() {
-        assert_eq!(at_quantile(&[4.0, 1.0, 3.0, 2.0], 0.5), 2.0);
-        assert_eq!(at_quantile(&[4.0, 1.0, 3.0, 2.0], 0.99), 4.0);
     }
 }
