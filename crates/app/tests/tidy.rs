@@ -164,6 +164,7 @@ const EDGES: &[(&str, &[&str])] = &[
         "lab/fuzz",
         &[
             "access",
+            "admin",
             "app",
             "delivery",
             "engine",
