@@ -51,7 +51,9 @@ pub use explain::{Attempt, Explanation, LevelExplanation, MatchOutcome};
 pub use matching::Way;
 pub use options::{Options, SOURCE_BYTES_MAX};
 pub use row_file::{ROWS_BYTES_MAX, is_row_file, named_row_files};
-pub use rule::{Exemption, Level, LimitId, NameId, Rule, RuleId, RuleLimit, ShownValue};
+pub use rule::{
+    AddressMatch, Exemption, Level, LimitId, NameId, Rule, RuleId, RuleLimit, ShownValue,
+};
 pub use schema::schema;
 pub use snapshot::{Domain, Entry, KeyValue, MatchedRule, Snapshot, Values};
 pub use terms::{TermsError, canonical_terms};
