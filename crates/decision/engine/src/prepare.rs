@@ -111,7 +111,7 @@ impl<S, C: Clock> Engine<S, C> {
     ) {
         let (fingerprinter, request) = (&self.fingerprinter, call.request);
         let Some(domain) = find_domain(rules, request, verdict, prepared) else { return };
-        let now = self.clock.now();
+        let now = self.clock().now();
         prepared.now = now;
         let (mut replaced, mut quota_in_shadow) = (ReplacedNames::new(), false);
         for (index, descriptor) in (0_u32..).zip(request.descriptors) {

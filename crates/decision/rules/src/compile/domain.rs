@@ -237,6 +237,9 @@ impl DomainBuild {
             return own;
         };
         table.is_used = true;
+        if let End::Rule(rule) = own {
+            limits.depends_on_rows(rule);
+        }
         let entry = trail.iter().rposition(|above| above.key == table.key.value);
         let Some(entry) = entry else {
             let message = format!("table `{}` is about `{}`", name.value, table.key.value);

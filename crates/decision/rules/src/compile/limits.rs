@@ -187,8 +187,16 @@ impl<'s> LimitsBuild<'s> {
         let id = self.rule(context, plan, limits);
         if let Some(rule) = self.rules.last_mut() {
             rule.terms = Some(Arc::clone(terms));
+            rule.addresses = None;
         }
         id
+    }
+
+    /// Marks a rule as one whose limits depend on rows: no address alone says which apply.
+    pub(super) fn depends_on_rows(&mut self, rule: RuleId) {
+        if let Some(rule) = self.rules.get_mut(rule.index()) {
+            rule.addresses = None;
+        }
     }
 
     /// One limit; none when it is unlimited.
