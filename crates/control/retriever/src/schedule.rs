@@ -36,10 +36,6 @@ impl Schedule {
         self.beat = beat.clamp(BEAT_MIN, BEAT_MAX);
     }
 
-    pub(crate) const fn beat(&self) -> Duration {
-        self.beat
-    }
-
     /// When the next read is due.
     pub(crate) const fn next(&self) -> Duration {
         self.next
@@ -99,8 +95,8 @@ mod tests {
     #[test]
     fn no_beat_makes_it_spin_or_sleep_for_ever() {
         let mut schedule = Schedule::new("node", Duration::ZERO, Duration::ZERO);
-        assert_eq!(schedule.beat(), BEAT_MIN);
+        assert_eq!(schedule.beat, BEAT_MIN);
         schedule.set_beat(Duration::MAX);
-        assert_eq!(schedule.beat(), BEAT_MAX);
+        assert_eq!(schedule.beat, BEAT_MAX);
     }
 }
