@@ -1,10 +1,13 @@
 //! Accepts connections and assigns each to the worker with the fewest.
 
+use std::future::poll_fn;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::task::Poll;
 use std::time::Duration;
 
+use tokio::sync::mpsc::Permit;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
@@ -45,10 +48,14 @@ impl Acceptor {
         loop {
             let accepted = tokio::select! {
                 accepted = self.listener.accept() => accepted,
-                _ = phase.wait_for(Phase::is_stopping) => return,
+                _ = phase.wait_for(Phase::is_closing) => return,
             };
             match accepted {
-                Ok(accepted) => self.assign(accepted, &mut refusals),
+                Ok(accepted) => tokio::select! {
+                    biased;
+                    () = self.assign(accepted, &mut refusals) => {}
+                    _ = phase.wait_for(Phase::is_closing) => return,
+                },
                 // The client closed before it was accepted. The next connection is unaffected.
                 Err(error) if is_client_error(&error) => {}
                 Err(error) => {
@@ -58,20 +65,21 @@ impl Acceptor {
                     }
                     tokio::select! {
                         () = sleep(BACK_OFF) => {}
-                        _ = phase.wait_for(Phase::is_stopping) => return,
+                        _ = phase.wait_for(Phase::is_closing) => return,
                     }
                 }
             }
         }
     }
 
-    fn assign(&self, accepted: AcceptedSocket, refusals: &mut LogThrottle) {
+    /// Sends a connection to a worker, or closes it.
+    async fn assign(&self, accepted: AcceptedSocket, refusals: &mut LogThrottle) {
         let open = self.door_open.load(Relaxed);
         let limits = self.door.limits();
         let is_surplus = open >= limits.connections_max;
         let spare = if limits.evict_after.is_some() { SURPLUS_MAX } else { 0 };
-        let assigned = open < limits.connections_max.saturating_add(spare) && {
-            let worker = self.least_busy();
+        if open < limits.connections_max.saturating_add(spare) {
+            let Some((worker, room)) = self.reserve().await else { return };
             let door = CountGuard::new(&self.door_open);
             let open = OpenConnection::new(
                 Arc::clone(&self.stats),
@@ -80,10 +88,7 @@ impl Acceptor {
             );
             let state = Arc::new(ConnectionState::new(self.name, open));
             let door = Arc::clone(&self.door);
-            let connection = NewConnection { accepted, state, door, is_surplus };
-            worker.new_connections.try_send(connection).is_ok()
-        };
-        if assigned {
+            room.send(NewConnection { accepted, state, door, is_surplus });
             // The worker counts one that replaces another.
             self.stats.accepted.fetch_add(u64::from(!is_surplus), Relaxed);
         } else {
@@ -93,6 +98,41 @@ impl Acceptor {
                 tracing::warn!(door = self.name, open, "too many connections: closed a new one");
             }
         }
+    }
+
+    /// Room in the queue of the worker with the fewest connections, or of another one if that is full. Waits while all
+    /// are full: a burst of connections stays in the kernel's queue, and none is closed. `None` when the workers have
+    /// ended.
+    async fn reserve(&self) -> Option<(&Worker, Permit<'_, NewConnection>)> {
+        let worker = self.least_busy();
+        if let Ok(room) = worker.new_connections.try_reserve() {
+            return Some((worker, room));
+        }
+        let mut waiting: Vec<_> = self
+            .workers
+            .iter()
+            .map(|worker| (worker, Box::pin(worker.new_connections.reserve())))
+            .collect();
+        poll_fn(|cx| {
+            let mut found = None;
+            waiting.retain_mut(|(worker, reserving)| {
+                if found.is_some() {
+                    return true;
+                }
+                match reserving.as_mut().poll(cx) {
+                    Poll::Pending => true,
+                    Poll::Ready(room) => {
+                        found = room.ok().map(|room| (*worker, room));
+                        false
+                    }
+                }
+            });
+            match found {
+                None if !waiting.is_empty() => Poll::Pending,
+                found => Poll::Ready(found),
+            }
+        })
+        .await
     }
 
     /// The worker with the fewest connections; ties are broken round-robin.

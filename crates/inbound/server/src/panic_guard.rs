@@ -24,7 +24,7 @@ use pin_project_lite::pin_project;
 
 use super::connection_state::{ConnectionState, InFlightRequest, Order, has_many_requests};
 use super::long_response::{
-    Exchange, ServeResult, TakeableRequest, TakeableResponse, TakenExchange,
+    Exchange, ServeFuture, ServeResult, TakeableRequest, TakeableResponse, TakenExchange,
 };
 use super::request_body::RequestBody;
 use super::response_body::{ResponseBody, ResponseExtensions};
@@ -133,19 +133,40 @@ where
         if is_http1 && let Some(response) = self.exchange.take_answer() {
             return HyperFuture::Answered { response: Some(response) };
         }
-        let takes = is_http1 && has_many_requests() && request.body().is_end_stream();
+        let takes = is_http1 && has_many_requests();
         if takes {
             copy_head(&mut request);
         }
-        let future = self.guard(request);
-        match future.takeable {
-            Some((_, takeable)) if takes => {
-                self.state.set_taken(true);
-                self.exchange.put(TakenExchange::Request(Box::pin(future), takeable));
-                HyperFuture::Taken
-            }
-            _ => HyperFuture::Running { future },
+        let mut future = self.guard(request);
+        let Some((_, request)) = future.takeable.as_mut().filter(|_| takes) else {
+            return HyperFuture::Running { future };
+        };
+        *request = request.without_head();
+        let request = *request;
+        if self.state.is_request_open() {
+            let (exchange, state) = (Arc::clone(&self.exchange), Arc::clone(&self.state));
+            let open = OpenRequest { future: Box::pin(future), request, exchange, state };
+            return HyperFuture::Open { open: Some(open) };
         }
+        self.state.set_taken(true);
+        self.exchange.put(TakenExchange::Request(Box::pin(future), request));
+        HyperFuture::Taken
+    }
+}
+
+/// A request that is taken from hyper when its body has been read.
+pub(super) struct OpenRequest<B> {
+    future: ServeFuture<B>,
+    request: TakeableRequest,
+    exchange: Arc<Exchange<B>>,
+    state: Arc<ConnectionState>,
+}
+
+impl<B> OpenRequest<B> {
+    /// Gives the request to the connection's task.
+    fn give_up(self) {
+        self.state.set_taken(true);
+        self.exchange.put(TakenExchange::Request(self.future, self.request));
     }
 }
 
@@ -190,6 +211,10 @@ pin_project! {
             #[pin]
             future: PanicGuardFuture<F, B>,
         },
+        // Its body has not been read to the end.
+        Open {
+            open: Option<OpenRequest<B>>,
+        },
         // The connection's task waits for it.
         Taken,
         // It was taken, and has been answered.
@@ -209,6 +234,17 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match self.project() {
             HyperFutureProjection::Running { future } => future.poll(cx),
+            HyperFutureProjection::Open { open } => {
+                let Some(request) = open else { return Poll::Pending };
+                let polled = request.future.as_mut().poll(cx);
+                if (polled.is_ready() || !request.state.is_request_open())
+                    && let Some(request) = open.take()
+                    && polled.is_pending()
+                {
+                    request.give_up();
+                }
+                polled
+            }
             HyperFutureProjection::Taken => Poll::Pending,
             HyperFutureProjection::Answered { response } => match response.take() {
                 Some(response) => Poll::Ready(response),
@@ -290,7 +326,9 @@ fn track<B: Body<Data = Bytes> + Unpin>(
     is_http2: bool,
     takeable: Option<(Arc<Exchange<B>>, TakeableRequest)>,
 ) -> Response<ResponseBody<B>> {
-    let closes = !is_http2 && in_flight.state().order() >= Order::Announce;
+    let closes = !is_http2
+        && (in_flight.state().order() >= Order::Announce
+            || takeable.as_ref().is_some_and(|(_, request)| request.closes()));
     if closes && response.status() != StatusCode::SWITCHING_PROTOCOLS {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }

@@ -15,14 +15,16 @@ use super::connection_state::ConnectionState;
 pub struct RequestBody {
     incoming: Incoming,
     state: Arc<ConnectionState>,
+    /// The number of the request on its connection.
+    number: u64,
     /// Whether the last poll found nothing.
     waits: bool,
 }
 
 impl RequestBody {
     pub(super) fn new(incoming: Incoming, state: &Arc<ConnectionState>) -> Self {
-        state.set_request_open(!incoming.is_end_stream());
-        RequestBody { incoming, state: Arc::clone(state), waits: false }
+        let number = state.begin_request(!incoming.is_end_stream());
+        RequestBody { incoming, state: Arc::clone(state), number, waits: false }
     }
 
     fn set_waits(&mut self, waits: bool) {
@@ -45,7 +47,7 @@ impl Body for RequestBody {
         let polled = Pin::new(&mut this.incoming).poll_frame(cx);
         this.set_waits(polled.is_pending());
         if matches!(polled, Poll::Ready(None)) || this.incoming.is_end_stream() {
-            this.state.set_request_open(false);
+            this.state.end_request_body(this.number);
         }
         polled
     }
