@@ -26,6 +26,7 @@ mod rules;
 mod switches;
 mod tokens;
 
+mod descriptors;
 mod doors;
 mod lifecycle;
 mod memory;
@@ -85,6 +86,7 @@ pub(crate) fn run(args: &ServeArgs, out: &mut Output) -> Result<Exit, Failure> {
     let loaded = config::resolve(&input).map_err(Failure::Config)?;
     let log_level = log::start(&loaded.config.log)
         .map_err(|message| Complaint::new(message, "set `log.level`"))?;
+    descriptors::raise_limit();
     for problem in &loaded.warnings {
         tracing::warn!(place = watch::location(problem), "{}", problem.message);
     }
