@@ -13,7 +13,9 @@ use tokio::time::{Instant, sleep};
 
 use super::connection::ConnectionHandler;
 use super::connection_state::ConnectionState;
+use super::guard::{DoorGuard, Entrance, FullDoor, NetworkSlot};
 use super::listener::{AcceptedSocket, Listener};
+use super::peer;
 use super::stats::{CountGuard, OpenConnection, Stats};
 use super::worker::{NewConnection, Phase, Worker};
 
@@ -32,6 +34,8 @@ pub(super) struct Acceptor {
     pub(super) name: &'static str,
     pub(super) listener: Listener,
     pub(super) door: Arc<dyn ConnectionHandler>,
+    /// The limits on connections by network.
+    pub(super) guard: Option<DoorGuard>,
     pub(super) stats: Arc<Stats>,
     /// Open connections at all addresses of the endpoint.
     pub(super) door_open: Arc<AtomicUsize>,
@@ -51,11 +55,21 @@ impl Acceptor {
                 _ = phase.wait_for(Phase::is_closing) => return,
             };
             match accepted {
-                Ok(accepted) => tokio::select! {
-                    biased;
-                    () = self.assign(accepted, &mut refusals) => {}
-                    _ = phase.wait_for(Phase::is_closing) => return,
-                },
+                Ok(accepted) => {
+                    let is_admitted = tokio::select! {
+                        biased;
+                        is_admitted = self.admit(accepted, &mut refusals) => is_admitted,
+                        _ = phase.wait_for(Phase::is_closing) => return,
+                    };
+                    let guard = self.guard.as_ref().filter(|_| is_admitted);
+                    if let Some(pause) = guard.and_then(DoorGuard::pause) {
+                        // Further connections wait in the kernel's queue, which has SYN cookies when it is full.
+                        tokio::select! {
+                            () = sleep(pause) => {}
+                            _ = phase.wait_for(Phase::is_closing) => return,
+                        }
+                    }
+                }
                 // The client closed before it was accepted. The next connection is unaffected.
                 Err(error) if is_client_error(&error) => {}
                 Err(error) => {
@@ -72,12 +86,53 @@ impl Acceptor {
         }
     }
 
+    /// Resets a connection that its network may not have, and assigns any other. Returns whether it may.
+    async fn admit(&self, accepted: AcceptedSocket, refusals: &mut LogThrottle) -> bool {
+        match self.enter(&accepted) {
+            Entrance::Unguarded => self.assign(accepted, None, refusals).await,
+            Entrance::Admitted(slot) => self.assign(accepted, Some(slot), refusals).await,
+            Entrance::Refused => {
+                accepted.reset();
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Asks the guard about a connection, unless a proxy is going to name its client.
+    fn enter(&self, accepted: &AcceptedSocket) -> Entrance {
+        let (Some(guard), Some(address)) = (&self.guard, accepted.address()) else {
+            return Entrance::Unguarded;
+        };
+        if peer::is_in(address, self.door.proxies()) {
+            return Entrance::Unguarded;
+        }
+        guard.enter(address.ip(), false)
+    }
+
     /// Sends a connection to a worker, or closes it.
-    async fn assign(&self, accepted: AcceptedSocket, refusals: &mut LogThrottle) {
+    async fn assign(
+        &self,
+        accepted: AcceptedSocket,
+        slot: Option<NetworkSlot>,
+        refusals: &mut LogThrottle,
+    ) {
+        // An option cannot be set on a socket whose client has vanished.
+        if accepted.prepare().is_err() {
+            return;
+        }
         let open = self.door_open.load(Relaxed);
         let limits = self.door.limits();
-        let is_surplus = open >= limits.connections_max;
-        let spare = if limits.evict_after.is_some() { SURPLUS_MAX } else { 0 };
+        let (mut is_surplus, mut has_room) = (open >= limits.connections_max, false);
+        if is_surplus && let Some(guard) = &self.guard {
+            match guard.make_room(open, slot.as_ref()) {
+                // The closed one is counted until it has ended.
+                FullDoor::RoomMade => (is_surplus, has_room) = (false, true),
+                FullDoor::Refused => return accepted.reset(),
+                FullDoor::NoneGreedy => {}
+            }
+        }
+        let spare = if has_room || limits.evict_after.is_some() { SURPLUS_MAX } else { 0 };
         if open < limits.connections_max.saturating_add(spare) {
             let Some((worker, room)) = self.reserve().await else { return };
             let door = CountGuard::new(&self.door_open);
@@ -86,7 +141,11 @@ impl Acceptor {
                 door,
                 CountGuard::new(&worker.connections),
             );
-            let state = Arc::new(ConnectionState::new(self.name, open));
+            let state = Arc::new(ConnectionState::new(self.name, open, self.guard.clone()));
+            if let Some(slot) = slot {
+                slot.attach(&state);
+                state.set_slot(slot);
+            }
             let door = Arc::clone(&self.door);
             room.send(NewConnection { accepted, state, door, is_surplus });
             // The worker counts one that replaces another.
