@@ -11,7 +11,7 @@ mod upstream;
 
 use std::alloc::System;
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -22,7 +22,7 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use tidegate_gateway::{PathMatch, RouteSettings, UpstreamProtocol, UpstreamSettings};
 use tidegate_server::ConnectionLimits;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use upstream::Upstream;
 
 #[global_allocator]
@@ -121,9 +121,24 @@ async fn silent_upstream() -> (String, Arc<AtomicUsize>) {
     (url, read)
 }
 
-/// Opens connections with a request that has a body. Its upstream has read the bodies afterwards.
-async fn post(harness: &Harness, framed: &str, read: &AtomicUsize) -> Vec<TcpStream> {
-    let expected = read.load(Ordering::Relaxed) + CLIENTS * BODY_BYTES;
+/// A server whose queue of connections is full, so that no more are established, and what fills it.
+async fn full_upstream() -> (String, TcpListener, Vec<tokio::net::TcpStream>) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let listener = socket.listen(1).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut filling = Vec::new();
+    let patience = Duration::from_millis(300);
+    while let Ok(stream) =
+        tokio::time::timeout(patience, tokio::net::TcpStream::connect(address)).await
+    {
+        filling.push(stream.unwrap());
+    }
+    (format!("http://{address}"), listener, filling)
+}
+
+/// Opens connections with a request that has a body.
+async fn post(harness: &Harness, framed: &str) -> Vec<TcpStream> {
     let body = "b".repeat(BODY_BYTES);
     let body = match framed {
         "content-length: 700" => body,
@@ -137,8 +152,6 @@ async fn post(harness: &Harness, framed: &str, read: &AtomicUsize) -> Vec<TcpStr
         streams.push(stream);
         tokio::task::yield_now().await;
     }
-    until("the bodies", || read.load(Ordering::Relaxed) >= expected).await;
-    until_settled().await;
     streams
 }
 
@@ -150,8 +163,37 @@ async fn a_client_that_does_not_read_and_a_request_that_waits_hold_little_memory
 
 async fn a_request_with_a_body_that_waits_holds_little() {
     let (url, read) = silent_upstream().await;
+    let (full, _listener, _filling) = full_upstream().await;
+    for (url, is_connected) in [(url, true), (full, false)] {
+        let (harness, crowd) = crowded(url).await;
+        for framed in ["content-length: 700", "transfer-encoding: chunked"] {
+            until_settled().await;
+            let (before, expected) =
+                (allocated(), read.load(Ordering::Relaxed) + CLIENTS * BODY_BYTES);
+            let streams = post(&harness, framed).await;
+            until("the requests", || {
+                harness.gateway.read().in_flight >= u64::try_from(MANY + CLIENTS).unwrap()
+            })
+            .await;
+            let is_read = || !is_connected || read.load(Ordering::Relaxed) >= expected;
+            until("the bodies", is_read).await;
+            until_settled().await;
+            let held = allocated().saturating_sub(before);
+            assert!(held <= CLIENTS * WAITING_BYTES_MAX, "{held} bytes, {framed}, {is_connected}");
+            assert!(held > CLIENTS * 1_000, "{held} bytes: nothing was held");
+            drop(streams);
+            until("their end", || harness.gateway.read().in_flight <= u64::try_from(MANY).unwrap())
+                .await;
+        }
+        drop(crowd);
+    }
+}
+
+/// A gateway in front of this upstream, with many requests to another one.
+async fn crowded(url: String) -> (Harness, impl Sized) {
     let slow = Upstream::start().await;
     let mut settings = to(&[url]);
+    settings.upstreams[0].timeouts.connect = Duration::from_secs(600);
     let mut many = RouteSettings::new("many", "slow");
     many.path = PathMatch::Prefix("/slow".into());
     settings.routes.insert(0, many);
@@ -164,16 +206,7 @@ async fn a_request_with_a_body_that_waits_holds_little() {
     let waiting: Vec<_> =
         (0..MANY).map(|_| tokio::spawn(crowd.begin(Request::get("/slow"), ""))).collect();
     until("many requests", || slow.seen().len() == MANY).await;
-    for framed in ["content-length: 700", "transfer-encoding: chunked"] {
-        until_settled().await;
-        let before = allocated();
-        let streams = post(&harness, framed, &read).await;
-        let held = allocated().saturating_sub(before);
-        assert!(held <= CLIENTS * WAITING_BYTES_MAX, "{held} bytes with {framed}");
-        assert!(held > CLIENTS * 1_000, "{held} bytes: nothing was held");
-        drop(streams);
-    }
-    drop(waiting);
+    (harness, (waiting, crowd, slow))
 }
 
 async fn a_client_that_does_not_read_holds_little() {

@@ -5,8 +5,9 @@
 //!
 //! - **A body is long, or its client does not take it at once.** [`LongResponse`] writes the rest and holds one piece of
 //!   it. The connection is given to hyper again for the next request.
-//! - **A request is complete while the worker has many.** Nothing is kept but the future of the service. When it has a
-//!   response, hyper gets the connection again, reads a head like the first one, and writes the response.
+//! - **A request is complete while the worker has many.** A short body is read early. Nothing is kept but the future of
+//!   the service. When it has a response, hyper gets the connection again, reads a head like the first one, and writes
+//!   the response.
 
 use std::io;
 use std::pin::Pin;

@@ -15,7 +15,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use h2::Reason;
-use http::header::{CONNECTION, HeaderMap, HeaderValue};
+use http::header::{CONNECTION, EXPECT, HeaderMap, HeaderValue};
 use http::{Request, Response, StatusCode, Version};
 use http_body::Body;
 use hyper::body::Incoming;
@@ -26,7 +26,7 @@ use super::connection_state::{ConnectionState, InFlightRequest, Order, has_many_
 use super::long_response::{
     Exchange, ServeFuture, ServeResult, TakeableRequest, TakeableResponse, TakenExchange,
 };
-use super::request_body::RequestBody;
+use super::request_body::{EarlyReader, RequestBody};
 use super::response_body::{ResponseBody, ResponseExtensions};
 
 /// What a connection may hold while all connections of its worker hold too much.
@@ -137,6 +137,18 @@ where
         if takes {
             copy_head(&mut request);
         }
+        // A client that waits for `100 Continue` gets it when the service asks for the body.
+        let reads_early =
+            takes && !request.body().is_end_stream() && !request.headers().contains_key(EXPECT);
+        let mut early = None;
+        let request = request.map(|body| match reads_early {
+            true => {
+                let (body, reader) = RequestBody::early(body, &self.state);
+                early = Some(reader);
+                body
+            }
+            false => RequestBody::new(body, &self.state),
+        });
         let mut future = self.guard(request);
         let Some((_, request)) = future.takeable.as_mut().filter(|_| takes) else {
             return HyperFuture::Running { future };
@@ -145,7 +157,7 @@ where
         let request = *request;
         if self.state.is_request_open() {
             let (exchange, state) = (Arc::clone(&self.exchange), Arc::clone(&self.state));
-            let open = OpenRequest { future: Box::pin(future), request, exchange, state };
+            let open = OpenRequest { future: Box::pin(future), request, early, exchange, state };
             return HyperFuture::Open { open: Some(open) };
         }
         self.state.set_taken(true);
@@ -158,6 +170,7 @@ where
 pub(super) struct OpenRequest<B> {
     future: ServeFuture<B>,
     request: TakeableRequest,
+    early: Option<EarlyReader>,
     exchange: Arc<Exchange<B>>,
     state: Arc<ConnectionState>,
 }
@@ -174,7 +187,7 @@ impl<S, B> PanicGuard<S, B>
 where
     S: Service<Request<RequestBody>, Response = Response<B>, Error = Infallible>,
 {
-    fn guard(&self, request: Request<Incoming>) -> PanicGuardFuture<S::Future, B> {
+    fn guard(&self, request: Request<RequestBody>) -> PanicGuardFuture<S::Future, B> {
         let in_flight = Some(InFlightRequest::begin(&self.state));
         let is_http2 = request.version() == Version::HTTP_2;
         let (mut held, mut takeable) = (None, None);
@@ -189,7 +202,6 @@ where
             let request = TakeableRequest::of(&request);
             takeable = request.map(|request| (Arc::clone(&self.exchange), request));
         }
-        let request = request.map(|body| RequestBody::new(body, &self.state));
         // Unwind safe: whatever state the panic left inconsistent belongs to the request, which is dropped.
         let inner = catch_unwind(AssertUnwindSafe(|| self.inner.call(request)));
         let inner = match inner {
@@ -237,6 +249,9 @@ where
             HyperFutureProjection::Open { open } => {
                 let Some(request) = open else { return Poll::Pending };
                 let polled = request.future.as_mut().poll(cx);
+                if let Some(early) = &request.early {
+                    early.read_ahead(&request.state);
+                }
                 if (polled.is_ready() || !request.state.is_request_open())
                     && let Some(request) = open.take()
                     && polled.is_pending()
