@@ -4,6 +4,7 @@
 //! shown and documented everywhere; if its type is secret, it is hidden everywhere. `validate` checks conditions across
 //! fields.
 
+mod forward;
 mod gateway;
 
 use std::path::PathBuf;
@@ -21,6 +22,7 @@ use super::kinds::{
     StatsdServer, SwitchAccess, Token, TraceProtocol, Url, UrlPath, Workers,
 };
 
+pub use forward::Forward;
 pub use gateway::{AccessLog, Fleet, Gate, Gateway, LimiterSwitches, Overload, Worker};
 
 /// Bounds of durations are in milliseconds.
@@ -43,8 +45,8 @@ section! {
         /// How many threads serve requests; `auto` is one per core.
         workers: Workers = "auto" in 1..=1_024,
         /// The directory in which the service keeps what must survive a restart: requests that the gateway has queued
-        /// (`when_over: queue`), and their results. One process owns it. Off: they are kept in memory and are lost with
-        /// the process.
+        /// (`when_over: queue`), and their results; for `tidegate forward serve`, its queue. One process owns it. Off:
+        /// queued requests are kept in memory and are lost with the process.
         data_dir: Option<PathBuf> = "off",
         /// Where the rules come from.
         rules: Rules,
@@ -54,6 +56,8 @@ section! {
         http: Http,
         /// A reverse proxy with every limiter.
         gateway: Gateway,
+        /// The forwarder, which `tidegate forward serve` and `tidegate forward work` run.
+        forward: Forward,
         /// Overload protection for the node behind the gateway.
         overload: Overload,
         /// The mode of each limiter, and the kill switch.

@@ -64,6 +64,8 @@ impl Folder {
 pub(crate) struct Start<'f> {
     folder: &'f Folder,
     command: Command,
+    /// The member and the value of the line that is logged last.
+    ready: (&'static str, &'static str),
 }
 
 impl<'f> Start<'f> {
@@ -86,7 +88,16 @@ impl<'f> Start<'f> {
         for door in ["--grpc", "--http", "--debug-listen"] {
             command.args([door, "127.0.0.1:0"]);
         }
-        Start { folder, command }
+        Start { folder, command, ready: ("door", "debug") }
+    }
+
+    /// `tidegate forward serve` or `work`, with nothing from outside.
+    pub(crate) fn forward(folder: &'f Folder, role: &str) -> Self {
+        let mut command = Command::new(binary());
+        command.env_clear().current_dir(folder.folder.path()).args(["forward", role]);
+        command.args(["--log-format", "json", "--workers", "2"]);
+        command.args(["--forward-listen", "127.0.0.1:0"]);
+        Start { folder, command, ready: ("message", "sending records") }
     }
 
     pub(crate) fn args<A: AsRef<std::ffi::OsStr>>(
@@ -121,7 +132,8 @@ impl<'f> Start<'f> {
             }
         });
         let mut serving = Serving { child, lines, seen: Vec::new() };
-        serving.wait_for(|line| line["message"] == "listening" && line["door"] == "debug");
+        let (member, value) = self.ready;
+        serving.wait_for(|line| line[member] == value);
         serving
     }
 

@@ -17,4 +17,5 @@ pub(crate) const TABLES: &[&[&Metric]] = &[
     tidegate_admin::ADMIN_METRICS,
     tidegate_statsd::STATSD_METRICS,
     tidegate_app::DECISION_METRICS,
+    tidegate_forwarder::FORWARDER_METRICS,
 ];

@@ -87,6 +87,11 @@ pub(super) async fn enqueue(
     tenant: Option<String>,
     body: &Bytes,
 ) -> Result<Answer, Problem> {
+    if !api.settings.accepts_records {
+        let detail =
+            "this process only works on records; enqueue them at a `tidegate forward serve`";
+        return Err(Problem::new(StatusCode::FORBIDDEN, detail));
+    }
     let query = BatchQuery::read(query)?;
     let types = api.forwarder.types();
     let record_type = match (&query.record_type, types.as_slice()) {
@@ -238,4 +243,11 @@ pub(super) async fn job(
 
 pub(super) fn unknown_job(job: &str) -> Problem {
     Problem::new(StatusCode::NOT_FOUND, format!("there is no job `{job}`"))
+}
+
+/// The fields of a record, as the reader lists them for an unknown one.
+#[cfg(test)]
+pub(super) fn record_fields() -> Vec<String> {
+    let error = serde_json::from_str::<RecordLine>("{\"?\": 1}").unwrap_err().to_string();
+    error.split('`').skip(3).step_by(2).map(str::to_owned).collect()
 }
