@@ -10,6 +10,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("decision/client-tls", &[]),
     ("decision/algorithms", &["words"]),
     ("decision/document", &["words"]),
+    ("decision/row-table", &[]),
     ("decision/rules", &["algorithms", "document", "macros"]),
     ("decision/overload", &["algorithms", "macros", "metrics", "words"]),
     ("decision/metrics", &["words"]),
@@ -75,6 +76,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     ("control/data-dir", &[]),
     ("control/history", &[]),
+    ("control/snapshot-file", &["row-table"]),
     ("control/sources", &["macros", "rules"]),
     ("control/insight", &["algorithms", "rules", "words"]),
     (
@@ -126,6 +128,18 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     ("lab/test-servers", &[]),
     ("lab/throttled-service", &["algorithms", "capacity", "server"]),
+    (
+        "lab/forward-faults",
+        &[
+            "algorithms",
+            "capacity",
+            "delivery",
+            "forwarder",
+            "queue",
+            "test-servers",
+            "throttled-service",
+        ],
+    ),
     ("lab/upstream-diff", &["rls", "test-servers"]),
     ("lab/simulation", &["algorithms", "engine", "insight", "overload", "rules"]),
     (
@@ -220,7 +234,7 @@ const KEPT_TO: &[(&str, &[&str])] = &[
     ("quanta", &["engine", "overload"]),
     // Who waits for it must know how to: see the lock of a shard.
     ("spinning_top", &["stores", "bench"]),
-    ("clap", &["app", "bench", "fuzz", "simulation", "upstream-diff"]),
+    ("clap", &["app", "bench", "forward-faults", "fuzz", "simulation", "upstream-diff"]),
     ("governor", &["bench"]),
     ("limitador", &["bench"]),
     ("throttlecrab", &["bench"]),
