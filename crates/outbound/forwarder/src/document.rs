@@ -229,7 +229,7 @@ fn check_pool(
 
 fn warn_unused(targets: &[(String, Location)], types: &[TypePlan], problems: &mut Problems<'_>) {
     for (name, location) in targets {
-        if !types.is_empty() && !types.iter().any(|plan| plan.target == *name) {
+        if !problems.has_errors() && !types.iter().any(|plan| plan.target == *name) {
             let message = format!("no type sends to the target `{name}`");
             problems.warn(*location, Fault::new("no_effect", message));
         }

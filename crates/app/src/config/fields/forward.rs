@@ -21,7 +21,8 @@ section! {
         /// `etcd://HOST:2379`, `s3://BUCKET/PREFIX?region=REGION`, `sqlite:FILE` for processes of one machine, or
         /// `memory:` for one process. Off: at the queue's server, or in memory if one process owns the queue.
         leases: Option<LeaseUrl> = "off",
-        /// The name of this process among the members of a target. Off: the host and the process id.
+        /// The name of this process among the members of a target; a random part follows. Off: the host and the process
+        /// id.
         name: Option<String> = "off",
         /// Where the API of `tidegate forward serve` listens: `ADDRESS:PORT` or `unix:PATH`. Addresses that other
         /// machines can reach need a token.
