@@ -156,3 +156,52 @@ fn a_command_processes_records_too() {
     assert_eq!(bodies.len(), 2);
     assert!(bodies.contains(&json!("one")) && bodies.contains(&json!("two")), "{bodies:?}");
 }
+
+#[test]
+fn config_check_reads_the_document_and_the_files_that_it_names() {
+    let bench = Bench::with_type(100, "    retry: {attempts_max: 3}\n");
+    let check = |more: &[&str]| {
+        let output = std::process::Command::new(crate::process::binary())
+            .env_clear()
+            .current_dir(bench.folder.path("."))
+            .args(["config", "check", "--forward", "forward.yaml"])
+            .args(more)
+            .output()
+            .expect("the binary starts");
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(said).expect("text"))
+    };
+    let (code, said) = check(&["--set", "data_dir=data"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("forwarder: 1 record type to 1 target"), "{said}");
+    let (code, said) = check(&["--deny-warnings"]);
+    assert_eq!(code, Some(1));
+    assert!(said.contains("neither `data_dir` nor `forward.queue`"), "{said}");
+    let document = std::fs::read_to_string(bench.folder.path("forward.yaml")).expect("written");
+    let secret = "http: {headers: [{name: Authorization, value_file: gone}], url";
+    bench.folder.write("forward.yaml", &document.replace("http: {url", secret));
+    let (code, said) = check(&["--set", "data_dir=data"]);
+    assert_eq!(code, Some(2));
+    assert!(said.contains("cannot read gone"), "{said}");
+}
+
+#[test]
+fn tokens_are_read_again_on_sighup() {
+    let bench = Bench::new(100);
+    let configuration = |token: &str| {
+        let hash = tidegate_access::sha256(token.as_bytes());
+        let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("data_dir: data\nforward:\n  tokens: ['{hash} operator read+check+change']\n")
+    };
+    let (old, new) = ("the-token-of-yesterday", "the-token-of-today");
+    bench.folder.write("tidegate.yaml", &configuration(old));
+    bench.folder.write("token", old);
+    let mut serving = bench.start("serve").serving();
+    let status = ["status", "--token-file", "token"];
+    bench.run(&mut serving, &status, "").with(0);
+    bench.folder.write("tidegate.yaml", &configuration(new));
+    serving.signal("HUP");
+    until("the old token is refused", || bench.run(&mut serving, &status, "").code == 2);
+    bench.folder.write("token", new);
+    bench.run(&mut serving, &status, "").with(0);
+}
