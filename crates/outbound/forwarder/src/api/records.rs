@@ -102,33 +102,7 @@ pub(super) async fn enqueue(
             return Err(Problem::new(StatusCode::BAD_REQUEST, detail));
         }
     };
-    let now = api.forwarder.now();
-    let mut dropped_fields = Vec::new();
-    let mut batch = Vec::new();
-    for (index, line) in body.split(|byte| *byte == b'\n').enumerate() {
-        if line.trim_ascii().is_empty() {
-            continue;
-        }
-        if batch.len() >= BATCH_MAX {
-            let detail = format!("a batch has at most {BATCH_MAX} records");
-            return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail));
-        }
-        let mut record = read_line(line, now).map_err(|reason| {
-            let detail = format!("line {}: {reason}", index.saturating_add(1));
-            Problem::new(StatusCode::BAD_REQUEST, detail)
-        })?;
-        if let Some(tenant) = &tenant {
-            record.tenant.clone_from(tenant);
-        }
-        record.job.clone_from(&query.job);
-        let allowed = &api.settings.kept_secrets;
-        for field in drop_secrets(&mut record.payload.headers, allowed) {
-            if !dropped_fields.contains(&field) {
-                dropped_fields.push(field);
-            }
-        }
-        batch.push(record);
-    }
+    let (batch, dropped_fields) = read_batch(api, &query, tenant.as_deref(), body)?;
     let sum = batch.iter().fold(Cost { operations: 0, bytes: 0, units: 0 }, |sum, record| {
         let bytes = record.payload.encoded_len() as u64;
         sum.plus(Cost { operations: 1, bytes, units: record.cost })
@@ -152,6 +126,43 @@ pub(super) async fn enqueue(
         forecast: api.forwarder.forecast(&record_type, sum),
     };
     Ok(json(StatusCode::ACCEPTED, &view))
+}
+
+/// The records of a body, and the names of the header fields that were dropped.
+fn read_batch(
+    api: &ForwardApi,
+    query: &BatchQuery,
+    tenant: Option<&str>,
+    body: &[u8],
+) -> Result<(Vec<NewRecord>, Vec<String>), Problem> {
+    let now = api.forwarder.now();
+    let mut dropped_fields = Vec::new();
+    let mut batch = Vec::new();
+    for (index, line) in body.split(|byte| *byte == b'\n').enumerate() {
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        if batch.len() >= BATCH_MAX {
+            let detail = format!("a batch has at most {BATCH_MAX} records");
+            return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail));
+        }
+        let mut record = read_line(line, now).map_err(|reason| {
+            let detail = format!("line {}: {reason}", index.saturating_add(1));
+            Problem::new(StatusCode::BAD_REQUEST, detail)
+        })?;
+        if let Some(tenant) = tenant {
+            tenant.clone_into(&mut record.tenant);
+        }
+        record.job.clone_from(&query.job);
+        let allowed = &api.settings.kept_secrets;
+        for field in drop_secrets(&mut record.payload.headers, allowed) {
+            if !dropped_fields.contains(&field) {
+                dropped_fields.push(field);
+            }
+        }
+        batch.push(record);
+    }
+    Ok((batch, dropped_fields))
 }
 
 /// Why a batch was not accepted, with the time after which it may be.
