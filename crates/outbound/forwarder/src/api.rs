@@ -101,7 +101,7 @@ impl ForwardApi {
             Route::Metrics => Ok(text(StatusCode::OK, self.metrics())),
             Route::Enqueue => {
                 let body = self.read(body).await?;
-                records::enqueue(self, query, tenant, &body).await
+                records::enqueue(self, query, tenant.as_deref(), &body).await
             }
             Route::Job => records::job(self, name, tenant.as_deref()).await,
             Route::JobEvents => events::job(self, name.to_owned(), tenant).await,

@@ -84,7 +84,7 @@ impl BatchQuery {
 pub(super) async fn enqueue(
     api: &ForwardApi,
     query: &str,
-    tenant: Option<String>,
+    tenant: Option<&str>,
     body: &Bytes,
 ) -> Result<Answer, Problem> {
     if !api.settings.accepts_records {
@@ -102,7 +102,7 @@ pub(super) async fn enqueue(
             return Err(Problem::new(StatusCode::BAD_REQUEST, detail));
         }
     };
-    let (batch, dropped_fields) = read_batch(api, &query, tenant.as_deref(), body)?;
+    let (batch, dropped_fields) = read_batch(api, &query, tenant, body)?;
     let sum = batch.iter().fold(Cost { operations: 0, bytes: 0, units: 0 }, |sum, record| {
         let bytes = record.payload.encoded_len() as u64;
         sum.plus(Cost { operations: 1, bytes, units: record.cost })
