@@ -168,6 +168,7 @@ const EDGES: &[(&str, &[&str])] = &[
         "lab/fuzz",
         &[
             "access",
+            "admin",
             "app",
             "delivery",
             "engine",

@@ -1,5 +1,10 @@
 //! Opens a lease store by its URL.
 
+#![cfg_attr(
+    not(all(feature = "etcd", feature = "s3")),
+    allow(dead_code, reason = "only URLs of etcd and S3 have these parts")
+)]
+
 use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
@@ -8,10 +13,6 @@ use super::CapacityStoreError;
 use crate::lease_store::LeaseStore;
 
 /// The parts of a URL, not decoded yet.
-#[cfg_attr(
-    not(any(feature = "etcd", feature = "postgres", feature = "s3")),
-    allow(dead_code, reason = "stores without these features need only the scheme")
-)]
 struct UrlParts<'a> {
     scheme: &'a str,
     /// What follows the scheme.
@@ -22,10 +23,6 @@ struct UrlParts<'a> {
     options: Vec<(&'a str, &'a str)>,
 }
 
-#[cfg_attr(
-    not(any(feature = "etcd", feature = "postgres", feature = "s3")),
-    allow(dead_code, reason = "stores without these features need only the scheme")
-)]
 impl<'a> UrlParts<'a> {
     fn read(url: &'a str) -> Option<Self> {
         let (scheme, rest) = url.split_once(':')?;
@@ -73,10 +70,6 @@ impl<'a> UrlParts<'a> {
 }
 
 /// The text without percent signs. The message does not repeat it: it may be a password.
-#[cfg_attr(
-    not(any(feature = "etcd", feature = "postgres", feature = "s3")),
-    allow(dead_code, reason = "stores without these features need only the scheme")
-)]
 fn decode(text: &str) -> Result<String, CapacityStoreError> {
     let decoded = percent_decode_str(text).decode_utf8().map(Cow::into_owned);
     decoded.map_err(|_| CapacityStoreError::new("a part of the URL is no UTF-8"))
