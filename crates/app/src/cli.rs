@@ -13,7 +13,9 @@ use crate::demo::throttled::ThrottledArgs;
 use crate::demo_api::DemoApiArgs;
 use crate::explain::ExplainRequestArgs;
 use crate::forward::ForwardCommand;
+use crate::guard::GuardArgs;
 use crate::output::ColorWhen;
+use crate::rules::export::ExportArgs;
 use crate::rules::load::DEFAULT_PATH;
 use crate::rules::report::ReportArgs;
 use crate::serve::ServeArgs;
@@ -82,6 +84,12 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: ForwardCommand,
     },
+    /// Hand the server's list of networks that flood to nftables.
+    ///
+    /// A process of its own with CAP_NET_ADMIN, as the user of the server. It replaces the whole list when it changes,
+    /// and renews it; entries time out within 90 seconds, so that everybody gets in again when it or the server ends.
+    #[command(after_help = GUARD_EXAMPLES)]
+    Guard(GuardArgs),
     /// Say what would happen to an HTTP request: route, descriptors, limits, what is left.
     ///
     /// Asks a running server with `--server`, or reads the gateway's document and the rules from
@@ -211,6 +219,14 @@ Examples:
 
 docs/forwarder.md explains how the parts work together.";
 
+const GUARD_EXAMPLES: &str = "\
+Examples:
+  tidegate guard
+  tidegate guard --socket /run/tidegate/floods.sock
+  tidegate guard --print --once          what would be handed to nftables; needs no rights
+
+Exit codes: 0 ended after a list (with --once), 2 there is no list or nftables refused it (with --once).";
+
 const EXPLAIN_REQUEST_EXAMPLES: &str = "\
 Examples:
   tidegate explain --server localhost:6070 --request 'GET /orders' -H 'X-User: ada'
@@ -269,6 +285,12 @@ pub(crate) enum RulesCommand {
     /// matching stopped and what would have matched.
     #[command(after_help = EXPLAIN_EXAMPLES)]
     Explain(ExplainArgs),
+    /// Write the rules that the kernel's packet filter can express, for nftables or iptables.
+    ///
+    /// Only limits by address, on connections instead of requests. Everything else is named in
+    /// comments with the reason. Nothing is changed without `--apply`; docs/floods.md explains the result.
+    #[command(after_help = EXPORT_EXAMPLES)]
+    Export(ExportArgs),
     /// Say what traffic shows about each limit: too strict, idle, bursty callers and more.
     ///
     /// Each finding has its numbers, a confidence, a suggested change of the rules (in shadow) and the
@@ -349,6 +371,14 @@ Examples:
 
 Exit codes: 0 here is the answer, 1 the rules have problems, 2 the question is unusable.";
 
+const EXPORT_EXAMPLES: &str = "\
+Examples:
+  tidegate rules export nftables --rules rules/ --port 443
+  tidegate rules export nftables --rules rules/ --port 443 --check
+  tidegate rules export iptables --rules rules/ --port 443 --connections-per-request 0.5 > tidegate.v4
+
+Exit codes: 0 here it is, 1 the rules have problems, 2 the packet filter or the question is unusable.";
+
 const REPORT_EXAMPLES: &str = "\
 Examples:
   tidegate rules report --log decisions.jsonl --rules rules/
@@ -426,6 +456,9 @@ pub(crate) enum ReferencePart {
 
 #[derive(Debug, Args)]
 pub(crate) struct ConfigCheckArgs {
+    /// Say too what of this machine is too small: queues, open files, connection tracking, ports.
+    #[arg(long)]
+    pub(crate) host: bool,
     /// The configuration file, or `-` for standard input; the same as `--config`.
     #[arg(value_name = "PATH", conflicts_with = "config")]
     pub(crate) path: Option<PathBuf>,
@@ -443,6 +476,7 @@ const CONFIG_CHECK_EXAMPLES: &str = "\
 Examples:
   tidegate config check
   tidegate config check tidegate.yaml --set shutdown.grace=30s
+  tidegate config check --host             # is this machine large enough?
   tidegate config check --deny-warnings    # for CI: a gateway that limits nothing fails
   tidegate config check --format json | jq '.problems[].message'
 

@@ -18,7 +18,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("decision/redis-board", &["algorithms", "overload", "redis-link"]),
     ("decision/stores", &["algorithms", "macros", "metrics", "redis-link", "words"]),
     ("decision/engine", &["algorithms", "macros", "metrics", "rules", "stores", "words"]),
-    ("inbound/server", &[]),
+    ("inbound/server", &["algorithms", "metrics", "words"]),
     ("inbound/access", &["algorithms", "words"]),
     ("inbound/answers", &["engine", "overload", "words"]),
     ("inbound/admission", &["answers", "engine", "macros"]),
@@ -79,6 +79,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("control/snapshot-file", &["row-table"]),
     ("control/sources", &["macros", "rules"]),
     ("control/insight", &["algorithms", "rules", "words"]),
+    ("control/kernel-rules", &["algorithms", "rules"]),
     (
         "tidegate",
         &[
@@ -111,6 +112,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "gateway",
             "http-api",
             "insight",
+            "kernel-rules",
             "metrics",
             "overload",
             "queue",
@@ -161,6 +163,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "server",
             "simulation",
             "stores",
+            "test-servers",
             "throttled-service",
         ],
     ),
