@@ -49,7 +49,7 @@ impl Bench {
 
     /// A process, not started yet.
     pub(crate) fn start(&self, role: &str) -> Start<'_> {
-        Start::forward(&self.folder, role).args(["--forward", "forward.yaml"])
+        bare(&self.folder, role).args(["--forward", "forward.yaml"])
     }
 
     /// `forward serve` with its queue in the folder.
@@ -107,6 +107,13 @@ impl Bench {
         ids.dedup();
         ids.len()
     }
+}
+
+/// `forward serve` or `forward work` without a document.
+pub(crate) fn bare<'f>(folder: &'f Folder, role: &str) -> Start<'f> {
+    let start =
+        Start::command(&binary(), folder, &["forward", role], ("message", "sending records"));
+    start.args(["--forward-listen", "127.0.0.1:0"])
 }
 
 /// How a command ended.

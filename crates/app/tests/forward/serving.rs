@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Bench, records, until};
+use crate::harness::{Bench, bare, records, until};
 use crate::process::{Folder, Start};
 
 #[test]
@@ -105,16 +105,15 @@ fn starts_that_cannot_work_say_why() {
     let (code, said) = failing(bench.start("work").args(["--set", "data_dir=data"]));
     assert_eq!(code, Some(2));
     assert!(said.contains("belongs to one process"), "{said}");
-    let (code, said) = failing(Start::forward(&bench.folder, "serve"));
+    let (code, said) = failing(bare(&bench.folder, "serve"));
     assert_eq!(code, Some(2));
     assert!(said.contains("--forward forward.yaml"), "{said}");
     let unknown = ["--type", "invoices", "--set", "data_dir=data"];
     let (_, said) = failing(bench.start("serve").args(unknown));
     assert!(said.contains("no record type `invoices`") && said.contains("orders"), "{said}");
     let open = ["--set", "data_dir=data", "--set", "forward.listen=0.0.0.0:8090"];
-    let (code, said) = failing(
-        Start::forward(&bench.folder, "serve").args(["--forward", "forward.yaml"]).args(open),
-    );
+    let (code, said) =
+        failing(bare(&bench.folder, "serve").args(["--forward", "forward.yaml"]).args(open));
     assert_eq!(code, Some(1));
     assert!(said.contains("without a token"), "{said}");
     // A data directory has one owner.
@@ -128,8 +127,7 @@ fn starts_that_cannot_work_say_why() {
 fn problems_of_the_document_are_shown_with_their_places() {
     let folder = Folder::with_rules("");
     folder.write("forward.yaml", "targets: [{name: a, limits: [{units: 1, per: 1s}]}]\ntypes: [{name: b, target: c, command: {program: cat}}]\n");
-    let (status, said) =
-        Start::forward(&folder, "serve").args(["--forward", "forward.yaml"]).failing();
+    let (status, said) = bare(&folder, "serve").args(["--forward", "forward.yaml"]).failing();
     assert_eq!(status.code(), Some(1));
     assert!(said.contains("there is no target `c`") && said.contains("forward.yaml:2"), "{said}");
 }

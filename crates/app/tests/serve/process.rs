@@ -82,22 +82,24 @@ impl<'f> Start<'f> {
 
     /// Without rules, another binary than the one that was just built.
     pub(crate) fn of(binary: &Path, folder: &'f Folder) -> Self {
-        let mut command = Command::new(binary);
-        command.env_clear().current_dir(folder.folder.path()).arg("serve");
-        command.args(["--log-format", "json", "--workers", "2"]);
+        let mut start = Self::command(binary, folder, &["serve"], ("door", "debug"));
         for door in ["--grpc", "--http", "--debug-listen"] {
-            command.args([door, "127.0.0.1:0"]);
+            start.command.args([door, "127.0.0.1:0"]);
         }
-        Start { folder, command, ready: ("door", "debug") }
+        start
     }
 
-    /// `tidegate forward serve` or `work`, with nothing from outside.
-    pub(crate) fn forward(folder: &'f Folder, role: &str) -> Self {
-        let mut command = Command::new(binary());
-        command.env_clear().current_dir(folder.folder.path()).args(["forward", role]);
+    /// A command that serves, with nothing from outside. `ready` is a member of the line that it logs last.
+    pub(crate) fn command(
+        binary: &Path,
+        folder: &'f Folder,
+        words: &[&str],
+        ready: (&'static str, &'static str),
+    ) -> Self {
+        let mut command = Command::new(binary);
+        command.env_clear().current_dir(folder.folder.path()).args(words);
         command.args(["--log-format", "json", "--workers", "2"]);
-        command.args(["--forward-listen", "127.0.0.1:0"]);
-        Start { folder, command, ready: ("message", "sending records") }
+        Start { folder, command, ready }
     }
 
     pub(crate) fn args<A: AsRef<std::ffi::OsStr>>(
