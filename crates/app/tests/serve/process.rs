@@ -198,8 +198,8 @@ impl Serving {
     ) -> Answer {
         let address = self.address(door);
         let mut headers = headers.to_vec();
-        // The debug port answers to known names only.
-        if door == "debug" && !headers.iter().any(|(name, _)| *name == "host") {
+        // These doors answer to known names only.
+        if ["debug", "forward"].contains(&door) && !headers.iter().any(|(name, _)| *name == "host") {
             headers.push(("host", "localhost"));
         }
         let stream = TcpStream::connect(address).expect("it accepts");
