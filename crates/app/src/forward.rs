@@ -114,8 +114,8 @@ Exit codes: 0 here is the plan, 1 it takes longer than --within or the document 
 
 const ENQUEUE_EXAMPLES: &str = "\
 Examples:
-  echo '{\"body\": {\"order\": 1}, \"cost\": 10}' | tidegate forward enqueue --type orders
   tidegate forward enqueue records.ndjson --type orders --job import --follow
+  echo '{\"body\": {\"order\": 1}, \"cost\": 10}' | tidegate forward enqueue --type orders
   tidegate forward enqueue lines.txt --bodies --cost 10 --job import    # each line is a body
 
 Exit codes: 0 every record is durable (with --follow: and delivered), 1 records of the job are dead letters,

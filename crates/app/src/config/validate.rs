@@ -220,17 +220,6 @@ impl CrossFieldCheck<'_, '_> {
                 .hint("remove `forward.leases`, or name a store that the processes share");
             self.error(&["forward.leases", "forward.queue"], fault);
         }
-        if forward.file.is_none() {
-            let set = ["forward.queue", "forward.leases", "forward.tokens"]
-                .into_iter()
-                .find(|path| self.location(path).is_some());
-            if let Some(path) = set {
-                let message =
-                    format!("`{path}` has no effect: there is no document of a forwarder");
-                let fault = Fault::new("no_effect", message).hint("set `forward.file`");
-                self.problems.warn(self.location(path).unwrap_or_default(), fault);
-            }
-        }
     }
 
     fn debug(&mut self) {

@@ -199,7 +199,8 @@ impl Serving {
         let address = self.address(door);
         let mut headers = headers.to_vec();
         // These doors answer to known names only.
-        if ["debug", "forward"].contains(&door) && !headers.iter().any(|(name, _)| *name == "host") {
+        if ["debug", "forward"].contains(&door) && !headers.iter().any(|(name, _)| *name == "host")
+        {
             headers.push(("host", "localhost"));
         }
         let stream = TcpStream::connect(address).expect("it accepts");
