@@ -12,6 +12,7 @@ mod compat;
 mod control;
 mod decision_log;
 mod documents;
+mod durable_queue;
 mod encryption;
 mod gateway;
 mod operating;
