@@ -195,7 +195,7 @@ impl ControlPlane {
         let watch = watch.map_err(|error| system_failure("snapshots cannot be watched", &error))?;
         let handle = watch.handle();
         handle.wait_until(FIRST_LOAD_MAX, |status| status.looks > 0);
-        let _ = self.shared.watch.set(handle);
+        let _ = self.shared.watch.set(handle.clone());
         let pending = std::mem::take(&mut *self.shared.pending.lock());
         if !pending.is_empty() {
             self.shared.apply_switches(&pending);
