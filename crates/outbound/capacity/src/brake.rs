@@ -141,6 +141,10 @@ impl Brake {
     pub const fn follow(&mut self, shared_ppm: u32, reported_ppm: u32) {
         if self.level_ppm == reported_ppm {
             self.level_ppm = shared_ppm;
+            // Should this member probe next, it begins here and not at the whole share.
+            if shared_ppm < Pace::WHOLE && self.failed_ppm.is_none() {
+                self.failed_ppm = Some(shared_ppm);
+            }
         }
     }
 

@@ -460,7 +460,14 @@ impl MemberState {
     /// The slots that send the backlog within a second. Slots are given back only when the records sent under them no
     /// longer count.
     fn wants(&self, now: Timestamp) -> u16 {
-        let wants = self.limits.slots_for(self.backlog);
+        let wants = u64::from(self.limits.slots_for(self.backlog));
+        // Under the brake a slot sends less.
+        let level = match self.brake.level_ppm(now) {
+            0 => Pace::WHOLE,
+            level => level,
+        };
+        let wants = (wants * u64::from(Pace::WHOLE)).div_ceil(u64::from(level));
+        let wants = u16::try_from(wants).unwrap_or(u16::MAX).min(self.limits.slots());
         if self.pacer.is_idle(now) { wants } else { wants.max(1) }
     }
 
@@ -501,7 +508,7 @@ impl MemberState {
             self.hold_ms = None;
         }
         let Some(grant) = self.holder.grant().cloned() else { return };
-        if !grant.probes {
+        if !grant.probes || grant.brake_ppm < report.level_ppm {
             self.brake.follow(grant.brake_ppm, report.level_ppm);
         }
         if let Some(hold) = grant.hold.filter(|hold| hold.number > self.hold_seen) {
