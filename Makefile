@@ -44,12 +44,13 @@ dist: ## Build the optimized program, and pack it with its licence, documents an
 
 test: fmt unit docs features ## Format, lints, every test, and the API docs
 
-tools: ## Install what the tests run beside Tidegate: Envoy, Redis, Valkey, PostgreSQL, etcd, S3 server, Chromium
+tools: ## Install what the tests run beside Tidegate: Envoy, Redis, Valkey, PostgreSQL, etcd, S3 server, Chromium, nftables
 	tools/install-envoy
 	tools/install-redis
 	tools/install-postgres
 	tools/install-lease-stores
 	tools/install-chromium
+	tools/install-nftables
 
 fmt: ## Check the format
 	$(CARGO) fmt --all --check

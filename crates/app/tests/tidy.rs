@@ -18,7 +18,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("decision/redis-board", &["algorithms", "overload", "redis-link"]),
     ("decision/stores", &["algorithms", "macros", "metrics", "redis-link", "words"]),
     ("decision/engine", &["algorithms", "macros", "metrics", "rules", "stores", "words"]),
-    ("inbound/server", &[]),
+    ("inbound/server", &["algorithms", "metrics", "words"]),
     ("inbound/access", &["algorithms", "words"]),
     ("inbound/answers", &["engine", "overload", "words"]),
     ("inbound/admission", &["answers", "engine", "macros"]),
@@ -78,6 +78,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("control/snapshot-file", &["row-table"]),
     ("control/sources", &["macros", "rules"]),
     ("control/insight", &["algorithms", "rules", "words"]),
+    ("control/kernel-rules", &["algorithms", "rules"]),
     (
         "tidegate",
         &[
@@ -108,6 +109,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "gateway",
             "http-api",
             "insight",
+            "kernel-rules",
             "metrics",
             "overload",
             "queue",
@@ -157,6 +159,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "server",
             "simulation",
             "stores",
+            "test-servers",
             "throttled-service",
         ],
     ),
@@ -164,6 +167,7 @@ const EDGES: &[(&str, &[&str])] = &[
         "lab/fuzz",
         &[
             "access",
+            "admin",
             "app",
             "delivery",
             "engine",

@@ -4,6 +4,8 @@
 //! shown and documented everywhere; if its type is secret, it is hidden everywhere. `validate` checks conditions across
 //! fields.
 
+mod connections;
+mod floods;
 mod gateway;
 
 use std::path::PathBuf;
@@ -21,6 +23,8 @@ use super::kinds::{
     StatsdServer, SwitchAccess, Token, TraceProtocol, Url, UrlPath, Workers,
 };
 
+pub use connections::Connections;
+pub use floods::Floods;
 pub use gateway::{AccessLog, Fleet, Gate, Gateway, LimiterSwitches, Overload, Worker};
 
 /// Bounds of durations are in milliseconds.
@@ -56,6 +60,10 @@ section! {
         gateway: Gateway,
         /// Overload protection for the node behind the gateway.
         overload: Overload,
+        /// Limits on the connections of one network at every door, before TLS; see docs/floods.md.
+        connections: Connections,
+        /// The list of networks that flood, for `tidegate guard`; see docs/floods.md.
+        floods: Floods,
         /// The mode of each limiter, and the kill switch.
         switches: LimiterSwitches,
         /// Metrics, active rules, run-time switches.
@@ -214,6 +222,15 @@ section! {
         /// Host names that the port answers to, beside IP addresses and `localhost`; requests for
         /// other names are rejected, against DNS rebinding.
         hosts: Vec<San> = "",
+        /// The name of this node among the others of its fleet; `off` for the name of the machine.
+        name: Option<String> = "off",
+        /// The file that changes at run time are appended to and read from at the start; `off` for
+        /// none.
+        changes_file: Option<PathBuf> = "off",
+        /// The HTTP API of a forwarder, as HOST:PORT, whose queues the dashboard shows.
+        forwarder: Option<String> = "off",
+        /// A file with the token that the forwarder asks for, with the role `read`.
+        forwarder_token_file: Option<PathBuf> = "off",
         /// Whether limits can be switched at run time: `auto` is on if only this machine can
         /// connect or a token is set.
         switches: SwitchAccess = "auto",

@@ -8,13 +8,13 @@ use std::io::{self, Read};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tidegate_admin::{LimitTarget, LimiterName, Switchboard};
+use tidegate_admin::{Change, LimitTarget, LimiterName, Switchboard};
 use tidegate_document::{PlainDialect, Problems, Reader, Source, mapping, parse};
 use tidegate_engine::{Mode, Timestamp};
 
 use crate::config::{LimiterSwitches, SwitchMode};
 
-/// The largest file: six lines and some comments.
+/// The largest file: seven lines and some comments.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 
 mapping! {
@@ -32,6 +32,8 @@ mapping! {
         fleet: Option<SwitchMode>,
         /// The gate.
         gate: Option<SwitchMode>,
+        /// Limits on connections by network.
+        connection: Option<SwitchMode>,
     }
 }
 
@@ -94,6 +96,9 @@ impl Switches {
                 self.apply(&switches);
                 (self.applied, self.logged) = (text, None);
                 tracing::warn!(file = %name, limiters = ?self.board, "applied the switches file");
+                let words =
+                    if self.applied.is_some() { "was applied" } else { "is gone: as configured" };
+                self.board.report(Change::switches_file(format!("the switches file {words}")));
             }
             Err(problems) => self.complain(problems),
         }
@@ -153,6 +158,7 @@ fn parse_switches(
         switches.worker = file.worker.unwrap_or(switches.worker);
         switches.fleet = file.fleet.unwrap_or(switches.fleet);
         switches.gate = file.gate.unwrap_or(switches.gate);
+        switches.connection = file.connection.unwrap_or(switches.connection);
     }
     let has_errors = problems.has_errors();
     if has_errors { Err(problems.into_report().to_string()) } else { Ok((switches, has_old_word)) }
