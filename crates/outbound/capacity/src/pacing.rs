@@ -214,6 +214,8 @@ impl LimitPacer {
             return Some(at);
         }
         let start = self.start(cost, at)?;
+        // Nothing leaves while the target is closed.
+        self.next_interval(cost, at)?;
         // The limit counts, not the brake: a braked interval may be longer than any lease.
         let whole =
             LimitPacer { pace: Pace { level_ppm: Pace::WHOLE, ..self.pace }, ..self.clone() };
