@@ -10,6 +10,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("decision/client-tls", &[]),
     ("decision/algorithms", &["words"]),
     ("decision/document", &["words"]),
+    ("decision/row-table", &[]),
     ("decision/rules", &["algorithms", "document", "macros"]),
     ("decision/overload", &["algorithms", "macros", "metrics", "words"]),
     ("decision/metrics", &["words"]),
@@ -74,6 +75,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     ("control/data-dir", &[]),
     ("control/history", &[]),
+    ("control/snapshot-file", &["row-table"]),
     ("control/sources", &["macros", "rules"]),
     ("control/insight", &["algorithms", "rules", "words"]),
     (
