@@ -4,7 +4,7 @@
 //! notified. Stop: the service reports "not ready", waits until load balancers notice, and lets requests finish. The
 //! crates below make all decisions.
 
-mod log;
+pub(crate) mod log;
 mod notify;
 mod traces;
 

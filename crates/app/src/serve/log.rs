@@ -19,7 +19,7 @@ pub(super) const NOTICE: &str = "tidegate_notice";
 
 /// Reads and changes the level while the service runs.
 #[derive(Clone)]
-pub(super) struct LogLevelHandle {
+pub(crate) struct LogLevelHandle {
     handle: Handle<EnvFilter, Registry>,
     written: Arc<Mutex<String>>,
 }
@@ -44,7 +44,7 @@ impl std::fmt::Debug for LogLevelHandle {
 }
 
 /// Starts to log. Fails if the process logs already.
-pub(super) fn start(log: &Log) -> Result<LogLevelHandle, String> {
+pub(crate) fn start(log: &Log) -> Result<LogLevelHandle, String> {
     let level = log.level.as_str();
     let (filter, handle) = reload::Layer::new(filter(level)?);
     let registry = tracing_subscriber::registry().with(filter);

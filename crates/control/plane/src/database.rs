@@ -79,7 +79,7 @@ impl RulesDatabase {
     #[cfg(feature = "postgres")]
     pub async fn connect(url: &str, schema: &str) -> Result<Self, PlaneError> {
         let connector = open::PostgresConnector::new(url, schema)?;
-        RulesDatabase::start(Connector::Postgres(connector)).await
+        RulesDatabase::start(Connector::Postgres(Box::new(connector))).await
     }
 
     async fn start(connector: Connector) -> Result<Self, PlaneError> {

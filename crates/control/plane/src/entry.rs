@@ -344,7 +344,7 @@ pub fn show_time(millis: u64) -> String {
 }
 
 /// Parses an instant of RFC 3339 or a day (its beginning in UTC); seconds since the epoch.
-pub fn parse_time(text: &str) -> Option<u64> {
+pub(crate) fn parse_time(text: &str) -> Option<u64> {
     let instant = text.parse::<jiff::Timestamp>().ok().or_else(|| {
         let day = text.parse::<jiff::civil::Date>().ok().filter(|_| text.len() == 10)?;
         jiff::tz::TimeZone::UTC.to_timestamp(day.at(0, 0, 0, 0)).ok()

@@ -34,6 +34,7 @@ mod content;
 mod database;
 mod entry;
 mod error;
+mod keys;
 mod publisher;
 mod service;
 
@@ -52,6 +53,7 @@ pub use entry::{
     Entry, EntryKey, EntryKind, EntryView, NAME_BYTES_MAX, WHY_BYTES_MAX, show_time, switch_scope,
 };
 pub use error::{InputProblem, PlaneError};
+pub use keys::{KeyFiles, NewKeys, back_up};
 #[cfg(feature = "objects")]
 pub use publisher::ObjectTarget;
 pub use publisher::{

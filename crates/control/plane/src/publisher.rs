@@ -44,8 +44,8 @@ pub struct PublisherSettings {
     pub ring: String,
     /// The key that signs.
     pub key: SigningKey,
-    /// The permission to sign in the present epoch, if it was begun with one.
-    pub certificate: Option<EpochCertificate>,
+    /// An epoch, and the permission to sign in it.
+    pub certificate: Option<(u64, EpochCertificate)>,
     /// Where files are written.
     pub targets: Vec<Box<dyn TargetStore>>,
 }
@@ -342,6 +342,8 @@ impl Publisher {
     /// Signs, verifies as a node does, and writes to every target.
     async fn put(&mut self, permit: PublishPermit) -> Result<BeatOutcome, String> {
         let Some(good) = &self.good else { return Err("there is no content".to_owned()) };
+        let certificate = self.settings.certificate.filter(|(epoch, _)| *epoch == permit.epoch);
+        let certificate = certificate.map(|(_, certificate)| certificate);
         let stamp = Stamp {
             cell: self.cell.name.clone(),
             ring: self.settings.ring.clone(),
@@ -353,7 +355,7 @@ impl Publisher {
             content_at: good.content_at,
             beat_ms: u32::try_from(self.cell.beat_millis).unwrap_or(u32::MAX),
             audit_head: good.audit_head,
-            certificate: self.settings.certificate,
+            certificate,
         };
         let signed =
             good.encoded.sign(&stamp, &self.settings.key).map_err(|error| error.to_string())?;

@@ -126,7 +126,7 @@ pub(super) enum Connector {
         schema: Schema,
     },
     #[cfg(feature = "postgres")]
-    Postgres(PostgresConnector),
+    Postgres(Box<PostgresConnector>),
 }
 
 impl Connector {

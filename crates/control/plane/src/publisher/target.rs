@@ -17,7 +17,7 @@ const OBJECT: &str = "snapshot";
 pub struct TargetError(String);
 
 impl TargetError {
-    fn new(error: impl ToString) -> Self {
+    fn new(error: &impl ToString) -> Self {
         TargetError(error.to_string())
     }
 }
@@ -93,13 +93,15 @@ impl TargetStore for DirectoryTarget {
             match fs::read(self.directory(cell, ring).join(OBJECT)) {
                 Ok(bytes) => Ok(Some(bytes)),
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-                Err(error) => Err(TargetError::new(error)),
+                Err(error) => Err(TargetError::new(&error)),
             }
         })
     }
 
     fn put<'a>(&'a self, cell: &'a str, ring: &'a str, snapshot: Bytes) -> TargetFuture<'a, ()> {
-        Box::pin(async move { self.write(cell, ring, &snapshot).map_err(TargetError::new) })
+        Box::pin(async move {
+            self.write(cell, ring, &snapshot).map_err(|error| TargetError::new(&error))
+        })
     }
 }
 
@@ -158,7 +160,7 @@ mod objects {
                 .with_client_options(client)
                 .with_retry(RetryConfig { max_retries: 0, ..RetryConfig::default() })
                 .build()
-                .map_err(TargetError::new)?;
+                .map_err(|error| TargetError::new(&error))?;
             Ok(ObjectTarget::new(Arc::new(store), url, prefix, deadline))
         }
 
@@ -184,13 +186,13 @@ mod objects {
                     self.seen.lock().remove(path);
                     return Ok(None);
                 }
-                other => other.map_err(TargetError::new)?,
+                other => other.map_err(|error| TargetError::new(&error))?,
             };
             let version = UpdateVersion {
                 e_tag: found.meta.e_tag.clone(),
                 version: found.meta.version.clone(),
             };
-            let bytes = found.bytes().await.map_err(TargetError::new)?;
+            let bytes = found.bytes().await.map_err(|error| TargetError::new(&error))?;
             self.seen.lock().insert(path.clone(), version);
             Ok(Some(bytes.to_vec()))
         }
@@ -210,7 +212,7 @@ mod objects {
                     self.read(path).await?;
                     Err(TargetError(format!("another process has written the object: {error}")))
                 }
-                Err(error) => Err(TargetError::new(error)),
+                Err(error) => Err(TargetError::new(&error)),
             }
         }
     }

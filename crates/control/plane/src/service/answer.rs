@@ -27,7 +27,7 @@ const BYTES: HeaderValue = HeaderValue::from_static("application/octet-stream");
 pub(super) struct Rejection {
     status: StatusCode,
     detail: String,
-    members: Members,
+    members: Box<Members>,
 }
 
 /// What a problem says beside the standard members.
@@ -43,7 +43,7 @@ struct Members {
 
 impl Rejection {
     pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
-        Rejection { status, detail: detail.into(), members: Members::default() }
+        Rejection { status, detail: detail.into(), members: Box::default() }
     }
 
     pub(super) const fn status(&self) -> StatusCode {
