@@ -177,27 +177,24 @@ fn local(directory: &Path) -> Result<Entries, Failure> {
     }
     let plans = directory.join("plans");
     for path in walk(&plans, 2)? {
-        let Some([domain, name]) =
-            names(&plans, &path, ".json").and_then(|parts| parts.try_into().ok())
-        else {
+        let parts: Option<[String; 2]> =
+            names(&plans, &path, ".json").and_then(|parts| parts.try_into().ok());
+        let Some([domain, name]) = parts else {
             return Err(unreadable(&path, &"expected plans/DOMAIN/NAME.json"));
         };
         let text = fs::read_to_string(&path).map_err(|error| unreadable(&path, &error))?;
         let body: Value = serde_json::from_str(&text).map_err(|error| unreadable(&path, &error))?;
-        let (domain, name): (String, String) = (domain, name);
         add(json!({ "kind": "plan", "collection": domain, "name": name, "body": body }));
     }
     for (kind, folder) in [("client", "clients"), ("row", "rows")] {
         let root = directory.join(folder);
         for path in walk(&root, 1)? {
-            let Some([table]) = names(&root, &path, ".csv").and_then(|parts| parts.try_into().ok())
-            else {
-                return Err(unreadable(
-                    &path,
-                    &"expected the file of a table, such as api%2Fclients.csv",
-                ));
+            let parts: Option<[String; 1]> =
+                names(&root, &path, ".csv").and_then(|parts| parts.try_into().ok());
+            let Some([table]) = parts else {
+                let expected = "expected the file of a table, such as api%2Fclients.csv";
+                return Err(unreadable(&path, &expected));
             };
-            let table: String = table;
             read_rows(&path, kind, &table)?.into_iter().for_each(&mut add);
         }
     }

@@ -96,7 +96,7 @@ async fn serve(args: &ServeArgs) -> Result<Exit, Failure> {
     let publisher = Publisher::new(database, cell.clone(), clock(), settings, broadcast);
     let mut endpoint = Endpoint::new("control", Protocol::Auto, Address::Tcp(args.listen));
     if let (Some(certificate), Some(key)) = (&args.tls_certificate, &args.tls_key) {
-        let tls = Tls::load(&TlsFiles::new(certificate, key), Protocol::Auto).map_err(|error| {
+        let tls = Tls::load(TlsFiles::new(certificate, key)).map_err(|error| {
             Complaint::new(error.to_string(), "check the certificate and its key")
         })?;
         endpoint = endpoint.tls(tls);

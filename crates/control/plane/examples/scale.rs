@@ -17,8 +17,7 @@ use tokio::time::Instant;
 
 const BATCH: usize = 10_000;
 const SINGLE: usize = 1_000;
-const RULES: &str =
-    "domain: api\ndescriptors:\n- key: client\n  rate_limit: {unit: second, requests_per_unit: 100}\n";
+const RULES: &str = "domain: api\ndescriptors:\n- key: client\n  rate_limit: {unit: second, requests_per_unit: 100}\n";
 
 fn row(name: &str, rate: usize) -> Change {
     let key = EntryKey::new(EntryKind::Row, name).within("api/clients");
@@ -29,7 +28,8 @@ fn row(name: &str, rate: usize) -> Change {
 fn peak_megabytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
+    let kilobytes =
+        line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
     kilobytes.unwrap_or(0) / 1_000
 }
 
@@ -43,7 +43,9 @@ async fn apply(
     Ok(())
 }
 
-async fn open(url: Option<String>) -> Result<(RulesDatabase, tempfile::TempDir), Box<dyn Error + Send + Sync>> {
+async fn open(
+    url: Option<String>,
+) -> Result<(RulesDatabase, tempfile::TempDir), Box<dyn Error + Send + Sync>> {
     let files = tempfile::tempdir()?;
     #[cfg(feature = "postgres")]
     if let Some(url) = url {
@@ -84,7 +86,8 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
         let database = Arc::clone(&database);
         writers.spawn(async move {
             for number in 0..SINGLE {
-                apply(&database, vec![row(&format!("client-{writer:07}"), number % 900 + 1)], 1).await?;
+                apply(&database, vec![row(&format!("client-{writer:07}"), number % 900 + 1)], 1)
+                    .await?;
             }
             Ok::<_, Box<dyn Error + Send + Sync>>(())
         });

@@ -84,8 +84,8 @@ impl RulesDatabase {
 
     async fn start(connector: Connector) -> Result<Self, PlaneError> {
         let connector = Arc::new(connector);
-        let writer = Lane::start("rules-writer", Arc::clone(&connector))?;
-        let reader = Lane::start("rules-reader", Arc::clone(&connector))?;
+        let writer = Lane::start("rules-writer", true, Arc::clone(&connector))?;
+        let reader = Lane::start("rules-reader", false, Arc::clone(&connector))?;
         let database = RulesDatabase { writer, reader, connector };
         // So that a database that cannot be used is an error at once; the writer migrates it before the reader looks.
         database.writer.call(async |session: &mut Session| entries::newest(session).await).await?;

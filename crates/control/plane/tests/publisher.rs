@@ -4,12 +4,19 @@
 
 mod support;
 
+use std::sync::Arc;
+
 use support::{Plane, RULES, apply, document, row};
 use tidegate_algorithms::Nanos;
 use tidegate_metrics::missing;
-use tidegate_plane::{BeatOutcome, CellSettings, Change, EntryKey, EntryKind, PUBLISHER_METRICS};
+use tidegate_plane::{
+    AuditEvent, BeatOutcome, CellSettings, Change, EntryKey, EntryKind, KeyFiles,
+    PUBLISHER_METRICS, PublicKey, Publisher, PublisherSettings, SigningKey,
+};
 use tidegate_row_table::{Minute, TableName};
-use tidegate_snapshot_file::{VerifiedSnapshot, inspect};
+use tidegate_snapshot_file::{
+    EncodedContent, Position, Stamp, Trust, VerifiedSnapshot, inspect, read,
+};
 
 async fn start() -> Plane {
     let plane = Plane::start(CellSettings::default()).await;
@@ -168,7 +175,6 @@ async fn a_directory_has_one_publisher() {
 #[cfg(feature = "objects")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_object_store_keeps_the_newest_and_an_old_writer_overwrites_nothing() {
-    use std::sync::Arc;
     use std::time::Duration;
 
     use object_store::aws::{AmazonS3Builder, S3ConditionalPut};
@@ -208,4 +214,76 @@ async fn an_object_store_keeps_the_newest_and_an_old_writer_overwrites_nothing()
     assert_eq!(second.beat().await, outcome(4, 1));
     let error = old.put("main", "all", late).await.unwrap_err();
     assert!(error.to_string().contains("another process"), "{error}");
+}
+
+#[tokio::test]
+async fn a_stolen_key_that_pushed_the_sequence_far_ahead_is_shut_out_by_a_certified_epoch() {
+    let plane = start().await;
+    let directory = plane.files.path().join("keys-of-the-plane");
+    let keys = KeyFiles::of(&directory);
+    let made = keys.create().unwrap();
+    let trust = |trusted: Vec<PublicKey>| Trust {
+        cell: "main".to_owned(),
+        ring: None,
+        keys: trusted,
+        epoch_key: Some(made.epoch.public_key()),
+    };
+    let stolen = made.signing.public_key();
+    let publish = async |keys: &KeyFiles| {
+        let settings = PublisherSettings {
+            owner: "one".to_owned(),
+            ring: "all".to_owned(),
+            key: keys.signing().unwrap(),
+            certificate: keys.certificate().unwrap(),
+            targets: Vec::new(),
+        };
+        let (database, cell) = (Arc::clone(&plane.database), plane.cell.clone());
+        let broadcast = Arc::clone(&plane.broadcast);
+        let mut publisher =
+            Publisher::new(database, cell, plane.clock.clone(), settings, broadcast);
+        assert!(matches!(publisher.beat().await, BeatOutcome::Published { .. }));
+        plane.broadcast.snapshot("all").unwrap()
+    };
+    let node = |file: &[u8], trust: &Trust, last: Option<&Position>| {
+        read(&mut &*file, trust, last, None).map(|snapshot| snapshot.position())
+    };
+    // The thief signs a file with a sequence that no publisher reaches.
+    plane.database.raise_sequence(1, 1 << 62).await.unwrap();
+    let far = publish(&keys).await;
+    let far = node(&far, &trust(vec![stolen]), None).unwrap();
+    assert!(far.sequence > 1 << 62);
+    // The owner takes the next key into use, and certifies the next epoch for it.
+    let next = keys.next().unwrap();
+    assert_eq!(keys.next().unwrap(), next);
+    assert_eq!(keys.finish_rotation().unwrap(), next);
+    let event = AuditEvent {
+        actor: "test".to_owned(),
+        action: "start epoch",
+        object: "the publisher".to_owned(),
+        outcome: "applied".to_owned(),
+        why: "a stolen key".to_owned(),
+    };
+    assert_eq!(plane.database.start_epoch(0, event, 0).await.unwrap(), 2);
+    keys.certify(&made.epoch, "main", 2).unwrap();
+    let recovered = publish(&keys).await;
+    // Also servers that were not told of the new key follow the certificate.
+    for trusted in [vec![stolen], vec![stolen, next]] {
+        let accepted = node(&recovered, &trust(trusted), Some(&far)).unwrap();
+        assert_eq!((accepted.epoch, accepted.sequence), (2, 1));
+        let refused = node(
+            &plane_file(&plane, &made.signing, 2, 1 << 62),
+            &trust(vec![stolen]),
+            Some(&accepted),
+        );
+        assert!(refused.is_err(), "the stolen key signs nothing in the certified epoch");
+    }
+}
+
+/// A file of this content that somebody else signs.
+fn plane_file(plane: &Plane, key: &SigningKey, epoch: u64, sequence: u64) -> Vec<u8> {
+    let newest = plane.broadcast.snapshot("all").unwrap();
+    let snapshot = inspect(&mut &*newest).unwrap();
+    let content = EncodedContent::new(plane.cell.class, &snapshot.content).unwrap();
+    let stamp = Stamp { epoch, sequence, certificate: None, ..snapshot.head.stamp };
+    content.sign(&stamp, key).unwrap()
 }

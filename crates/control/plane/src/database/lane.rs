@@ -71,15 +71,19 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    /// Starts the thread.
-    pub(super) fn start(name: &str, connector: Arc<Connector>) -> Result<Self, PlaneError> {
+    /// Starts the thread. Only one that `writes` may change anything.
+    pub(super) fn start(
+        name: &str,
+        writes: bool,
+        connector: Arc<Connector>,
+    ) -> Result<Self, PlaneError> {
         let (operations, waiting) = mpsc::channel(WAITING_MAX);
         let unavailable = |error: std::io::Error| PlaneError::Unavailable(error.to_string());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(unavailable)?;
         let thread = thread::Builder::new()
             .name(format!("tidegate-{name}"))
-            .spawn(move || runtime.block_on(run(&connector, waiting)))
+            .spawn(move || runtime.block_on(run(&connector, writes, waiting)))
             .map_err(unavailable)?;
         Ok(Lane { operations: Some(operations), thread: Some(thread) })
     }
@@ -115,7 +119,7 @@ impl fmt::Debug for Lane {
     }
 }
 
-async fn run(connector: &Connector, mut waiting: mpsc::Receiver<Box<dyn Operation>>) {
+async fn run(connector: &Connector, writes: bool, mut waiting: mpsc::Receiver<Box<dyn Operation>>) {
     let mut session = None;
     while let Some(first) = waiting.recv().await {
         let mut group = vec![first];
@@ -124,7 +128,7 @@ async fn run(connector: &Connector, mut waiting: mpsc::Receiver<Box<dyn Operatio
         {
             group.push(operation);
         }
-        let failure = run_group(connector, &mut session, &mut group).await.err();
+        let failure = run_group(connector, writes, &mut session, &mut group).await.err();
         group.into_iter().for_each(|operation| operation.answer(failure.clone()));
     }
 }
@@ -132,6 +136,7 @@ async fn run(connector: &Connector, mut waiting: mpsc::Receiver<Box<dyn Operatio
 /// Runs operations in one transaction. On failure nothing of them is known to be stored.
 async fn run_group(
     connector: &Connector,
+    writes: bool,
     kept: &mut Option<Session>,
     group: &mut [Box<dyn Operation>],
 ) -> Result<(), PlaneError> {
@@ -139,7 +144,7 @@ async fn run_group(
         Some(session) => session,
         None => connector.connect().await?,
     };
-    let outcome = run_transaction(&mut session, group).await;
+    let outcome = run_transaction(&mut session, writes, group).await;
     if outcome.is_err() {
         // A connection in an unknown state is not used again, unless it takes the transaction back.
         if session.batch("ROLLBACK").await.is_err() && matches!(session, Session::Sqlite { .. }) {
@@ -156,9 +161,10 @@ async fn run_group(
 
 async fn run_transaction(
     session: &mut Session,
+    writes: bool,
     group: &mut [Box<dyn Operation>],
 ) -> Result<(), PlaneError> {
-    session.batch(session.begin()).await?;
+    session.batch(session.begin(writes)).await?;
     for operation in group {
         session.batch("SAVEPOINT operation").await?;
         let end = match operation.run(session).await {

@@ -197,10 +197,12 @@ impl Session {
         }
     }
 
-    /// The statement that begins a transaction which will write.
-    pub(crate) const fn begin(&self) -> &'static str {
+    /// The statement that begins a transaction. SQLite has one writer: a transaction that will write takes the lock at
+    /// once, and one that only reads does not take it.
+    pub(crate) const fn begin(&self, writes: bool) -> &'static str {
         match self {
-            Session::Sqlite { .. } => "BEGIN IMMEDIATE",
+            Session::Sqlite { .. } if writes => "BEGIN IMMEDIATE",
+            Session::Sqlite { .. } => "BEGIN",
             #[cfg(feature = "postgres")]
             Session::Postgres { .. } => "BEGIN",
         }

@@ -18,45 +18,52 @@ use tidegate_plane::{
 };
 
 /// When tests begin: 2027-01-15.
-pub const START: u64 = 1_800_000_000;
+pub(crate) const START: u64 = 1_800_000_000;
 
-pub fn row(name: &str, terms: &str) -> Change {
+pub(crate) fn row(name: &str, terms: &str) -> Change {
     Change::set(
         EntryKey::new(EntryKind::Row, name).within("api/clients"),
         json!({ "terms": terms }),
     )
 }
 
-pub fn document(name: &str, text: &str) -> Change {
+pub(crate) fn document(name: &str, text: &str) -> Change {
     Change::set(EntryKey::new(EntryKind::Document, name), json!({ "text": text }))
 }
 
-pub const RULES: &str = "domain: api\ndescriptors:\n- key: client\n  rate_limit: {unit: second, requests_per_unit: 100}\n";
+pub(crate) const RULES: &str = "domain: api\ndescriptors:\n- key: client\n  rate_limit: {unit: second, requests_per_unit: 100}\n";
 
-pub async fn apply(database: &RulesDatabase, changes: Vec<Change>) -> Result<Applied, PlaneError> {
+pub(crate) async fn apply(
+    database: &RulesDatabase,
+    changes: Vec<Change>,
+) -> Result<Applied, PlaneError> {
     let set = ChangeSet::new(Author::named("ada"), "a test", changes);
     database.apply(set, 10_000, START * 1_000).await
 }
 
-pub struct Plane {
-    pub database: Arc<RulesDatabase>,
-    pub service: RulesService,
-    pub broadcast: Arc<Broadcast>,
-    pub clock: Arc<ManualClock>,
-    pub cell: CellSettings,
-    pub admin: String,
-    pub key: SigningKey,
-    pub files: TempDir,
+pub(crate) struct Plane {
+    pub(crate) database: Arc<RulesDatabase>,
+    pub(crate) service: RulesService,
+    pub(crate) broadcast: Arc<Broadcast>,
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) cell: CellSettings,
+    pub(crate) admin: String,
+    pub(crate) key: SigningKey,
+    pub(crate) files: TempDir,
 }
 
 impl Plane {
-    pub async fn start(cell: CellSettings) -> Self {
+    pub(crate) async fn start(cell: CellSettings) -> Self {
         let files = tempfile::tempdir().unwrap();
         let database = RulesDatabase::open(&files.path().join("data")).await.unwrap();
         Plane::on(Arc::new(database), cell, files).await
     }
 
-    pub async fn on(database: Arc<RulesDatabase>, cell: CellSettings, files: TempDir) -> Self {
+    pub(crate) async fn on(
+        database: Arc<RulesDatabase>,
+        cell: CellSettings,
+        files: TempDir,
+    ) -> Self {
         let clock = Arc::new(ManualClock::at(Timestamp::from_secs(START)));
         cell.store(&database).await.unwrap();
         let admin =
@@ -74,12 +81,16 @@ impl Plane {
     }
 
     /// A publisher with a directory in the files of the test.
-    pub fn publisher(&self, owner: &str) -> Publisher {
+    pub(crate) fn publisher(&self, owner: &str) -> Publisher {
         let target = DirectoryTarget::open(&self.files.path().join("snapshots")).unwrap();
         self.publisher_to(owner, vec![Box::new(target)])
     }
 
-    pub fn publisher_to(&self, owner: &str, targets: Vec<Box<dyn TargetStore>>) -> Publisher {
+    pub(crate) fn publisher_to(
+        &self,
+        owner: &str,
+        targets: Vec<Box<dyn TargetStore>>,
+    ) -> Publisher {
         let settings = PublisherSettings {
             owner: owner.to_owned(),
             ring: "all".to_owned(),
@@ -91,17 +102,17 @@ impl Plane {
         Publisher::new(database, self.cell.clone(), self.clock.clone(), settings, broadcast)
     }
 
-    pub async fn token(&self, name: &str, roles: &str, owner: &str) -> String {
+    pub(crate) async fn token(&self, name: &str, roles: &str, owner: &str) -> String {
         let text = add_token(&self.database, name, roles, owner).await;
         self.service.tick().await.unwrap();
         text
     }
 
-    pub async fn call(&self, token: &str, method: &str, path: &str, body: &Value) -> Answer {
+    pub(crate) async fn call(&self, token: &str, method: &str, path: &str, body: &Value) -> Answer {
         self.call_with(token, method, path, body, &[]).await
     }
 
-    pub async fn call_with(
+    pub(crate) async fn call_with(
         &self,
         token: &str,
         method: &str,
@@ -127,14 +138,19 @@ impl Plane {
 }
 
 #[derive(Debug)]
-pub struct Answer {
-    pub status: u16,
-    pub json: Value,
-    pub etag: Option<String>,
-    pub bytes: Vec<u8>,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) json: Value,
+    pub(crate) etag: Option<String>,
+    pub(crate) bytes: Vec<u8>,
 }
 
-pub async fn add_token(database: &RulesDatabase, name: &str, roles: &str, owner: &str) -> String {
+pub(crate) async fn add_token(
+    database: &RulesDatabase,
+    name: &str,
+    roles: &str,
+    owner: &str,
+) -> String {
     let (text, token) = new_token(name, roles, owner, "", "test", START * 1_000).unwrap();
     let event = AuditEvent {
         actor: "test".to_owned(),
