@@ -132,7 +132,7 @@ async fn rules_that_do_not_compile_are_refused_with_their_place(database: Arc<Ru
     assert_eq!((problems[0].place.as_str(), problems[0].line), ("api.yaml", Some(4)));
     assert_eq!(database.version().await.unwrap(), 1);
     let plan = EntryKey::new(EntryKind::Plan, "gold").within("api");
-    let limits = serde_json::json!({"limits": [{"name": "rate", "unit": "second"}]});
+    let limits = serde_json::json!({"limits": [{"name": "rate", "unit": "eon"}]});
     let outcome = apply(&database, vec![Change::set(plan, limits)]).await;
     let Err(PlaneError::Invalid(problems)) = outcome else { panic!("{outcome:?}") };
     assert_eq!(problems[0].place, "plans/api/gold.yaml");
