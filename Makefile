@@ -108,6 +108,7 @@ bench: ## Ourselves and our peers in one run, as ratios (BENCH="--only service" 
 
 sim: ## Simulate the whole system on fresh seeds
 	$(CARGO) run --locked --release --quiet -p tidegate-simulation -- --seeds 0..1000
+	$(CARGO) run --locked --release --quiet -p tidegate-capacity --example lease_figures
 
 overload: ## Play overload beside the shedders of others, as docs/overload.md shows it
 	$(CARGO) run --locked --release --quiet -p tidegate-simulation -- overload --fleet --out docs/overload $(OVERLOAD)
@@ -115,9 +116,12 @@ overload: ## Play overload beside the shedders of others, as docs/overload.md sh
 fuzz: ## Damage input for every reader, from fresh seeds; FUZZ="--target rls --seconds 600"
 	$(CARGO) run --locked --quiet -p tidegate-fuzz -- $(FUZZ)
 
-soak: ## Load the service for SECONDS (180), with reloads and bad input, and watch its memory
+soak: ## Load the service for SECONDS (180) and watch its memory; then forwarders under faults for minutes (SEED)
 	$(CARGO) build --locked --release --quiet -p tidegate-app
 	$(CARGO) run --locked --quiet -p tidegate-fuzz --bin soak -- $(SECONDS)
+	tools/install-redis
+	tools/install-postgres
+	$(CARGO) run --locked --quiet -p tidegate-forward-faults -- --seed $(or $(SEED),1)
 
 deny: ## Licences, sources and banned crates (installs cargo-deny when missing)
 	command -v cargo-deny >/dev/null || $(CARGO) install --locked cargo-deny

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidegate_document::parse_duration;
 use tidegate_engine::{Algorithm, Nanos, Retry, RuleLimit, Window};
-use tidegate_rules::Unit;
+use tidegate_rules::{Rounding, Unit};
 
 const MILLI: u64 = 1_000_000;
 
@@ -71,6 +71,9 @@ pub(crate) fn details(limit: &RuleLimit) -> Vec<String> {
     match limit.limit.algorithm() {
         Algorithm::SlidingWindow(window) => {
             details.push(format!("counted in {}", count(usize::from(window.slices()), "bucket")));
+            if window.rounding() == Rounding::Down {
+                details.push("use rounded down".to_owned());
+            }
         }
         Algorithm::Concurrency(slots) => {
             let life = span(slots.time_to_live().as_span());

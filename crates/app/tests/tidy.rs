@@ -139,6 +139,18 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     ("lab/test-servers", &[]),
     ("lab/throttled-service", &["algorithms", "capacity", "server"]),
+    (
+        "lab/forward-faults",
+        &[
+            "algorithms",
+            "capacity",
+            "delivery",
+            "forwarder",
+            "queue",
+            "test-servers",
+            "throttled-service",
+        ],
+    ),
     ("lab/upstream-diff", &["rls", "test-servers"]),
     ("lab/simulation", &["algorithms", "engine", "insight", "overload", "rules"]),
     (
@@ -235,7 +247,7 @@ const KEPT_TO: &[(&str, &[&str])] = &[
     ("quanta", &["engine", "overload"]),
     // Who waits for it must know how to: see the lock of a shard.
     ("spinning_top", &["stores", "bench"]),
-    ("clap", &["app", "bench", "fuzz", "simulation", "upstream-diff"]),
+    ("clap", &["app", "bench", "forward-faults", "fuzz", "simulation", "upstream-diff"]),
     ("governor", &["bench"]),
     ("limitador", &["bench"]),
     ("throttlecrab", &["bench"]),

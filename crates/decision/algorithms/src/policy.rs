@@ -47,6 +47,19 @@ words! {
     }
 }
 
+words! {
+    /// How a sliding window counter rounds its weighted use to whole units.
+    #[derive(Default)]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
+    pub enum Rounding {
+        /// Up: it never admits more than the estimate allows.
+        #[default]
+        Up = "up",
+        /// Down: a part of a unit does not count.
+        Down = "down",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

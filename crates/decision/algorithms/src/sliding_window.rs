@@ -10,6 +10,7 @@ use crate::check_input::CheckInput;
 use crate::decision::{Decision, Retry};
 use crate::limit::ParameterError;
 use crate::period::Period;
+use crate::policy::Rounding;
 use crate::time::{Nanos, Timestamp};
 
 /// The largest number of slices; one is then under 2 % of the window.
@@ -25,6 +26,7 @@ pub struct SlidingWindow {
     /// few nanoseconds longer than the period.
     slice: u64,
     count_refused: bool,
+    rounding: Rounding,
 }
 
 /// A key's state in a sliding window.
@@ -76,12 +78,18 @@ impl SlicesState {
         self.counts.len().saturating_sub(1)
     }
 
-    /// The weighted use at `now`, rounded up.
-    fn used(&self, now: Timestamp) -> u128 {
+    /// The weighted use at `now`.
+    fn used(&self, now: Timestamp, rounding: Rounding) -> u128 {
         let passed = now.since(self.begun).get().min(self.slice);
         let inside = u128::from(self.slice - passed);
         let oldest = self.counts.first().copied().unwrap_or(0);
-        self.inside() + (u128::from(oldest) * inside).div_ceil(u128::from(self.slice))
+        let weighted = u128::from(oldest) * inside;
+        let slice = u128::from(self.slice);
+        let oldest = match rounding {
+            Rounding::Up => weighted.div_ceil(slice),
+            Rounding::Down => weighted / slice,
+        };
+        self.inside() + oldest
     }
 
     /// The use in the slices that are wholly inside the window.
@@ -112,7 +120,14 @@ impl SlidingWindow {
             return Err(ParameterError::Slices { slices });
         }
         let slice = period.as_nanos().div_ceil(u64::from(slices));
-        Ok(SlidingWindow { limit, period, slices, slice, count_refused: false })
+        Ok(SlidingWindow {
+            limit,
+            period,
+            slices,
+            slice,
+            count_refused: false,
+            rounding: Rounding::Up,
+        })
     }
 
     /// The same window with another length.
@@ -130,6 +145,17 @@ impl SlidingWindow {
     /// Whether refused costs count too.
     pub const fn counts_refused(&self) -> bool {
         self.count_refused
+    }
+
+    /// How the weighted use is rounded to whole units.
+    #[must_use]
+    pub fn rounded(self, rounding: Rounding) -> Self {
+        SlidingWindow { rounding, ..self }
+    }
+
+    /// How the weighted use is rounded to whole units.
+    pub const fn rounding(&self) -> Rounding {
+        self.rounding
     }
 
     /// How much a window allows.
@@ -180,7 +206,7 @@ impl SlidingWindow {
         let carried = if state.idle_at().has_come(now) {
             0
         } else {
-            state.used(now).min(u128::from(self.limit))
+            state.used(now, self.rounding).min(u128::from(self.limit))
         };
         let mut fresh = SlicesState::unused(begun, self.slice, self.slices);
         Self::charge(&mut fresh, u64::try_from(carried).unwrap_or(self.limit));
@@ -220,7 +246,7 @@ impl SlidingWindow {
 
     /// The units that could be used at once.
     pub(crate) fn available(&self, state: &SlicesState, now: Timestamp) -> u64 {
-        let left = u128::from(self.limit).saturating_sub(state.used(now));
+        let left = u128::from(self.limit).saturating_sub(state.used(now, self.rounding));
         u64::try_from(left).unwrap_or(self.limit)
     }
 
@@ -242,13 +268,24 @@ impl SlidingWindow {
                 inside = inside.saturating_sub(leaving);
             }
             if let Some(room) = room.checked_sub(inside) {
-                let part = (room * slice).checked_div(leaving).unwrap_or(slice);
+                let part = self.part_within(room, leaving);
                 let wait =
                     (leaves - part.min(slice)).saturating_sub(u128::from(input.now.as_nanos()));
                 return Nanos::new(u64::try_from(wait).unwrap_or(u64::MAX));
             }
         }
         state.leaves(newest).since(input.now)
+    }
+
+    /// The longest part of a leaving slice, in nanoseconds, whose share of `leaving` is at most `room`.
+    fn part_within(&self, room: u128, leaving: u128) -> u128 {
+        let slice = u128::from(self.slice);
+        match (self.rounding, leaving) {
+            (_, 0) => slice,
+            (Rounding::Up, _) => room * slice / leaving,
+            // Less than one more unit rounds down to `room`.
+            (Rounding::Down, _) => ((room + 1) * slice).div_ceil(leaving) - 1,
+        }
     }
 
     /// Time until the state is as good as unused, after `cost` more is counted.

@@ -51,7 +51,7 @@ pub use options::{Options, SOURCE_BYTES_MAX};
 pub use rule::{Exemption, Level, LimitId, NameId, Rule, RuleId, RuleLimit, ShownValue};
 pub use schema::schema;
 pub use snapshot::{Domain, Entry, KeyValue, MatchedRule, Snapshot, Values};
-pub use tidegate_algorithms::{Charge, Consistency, Mode, OnStoreError, Percent};
+pub use tidegate_algorithms::{Charge, Consistency, Mode, OnStoreError, Percent, Rounding};
 pub use tidegate_document::{
     PROBLEMS_MAX, Problem, RelatedLocation, Report, Severity, Snippet, Source, closest,
 };

@@ -38,6 +38,7 @@ use clap::{Parser, Subcommand};
 
 use crate::contestant::ContestantName;
 use crate::scale::Scale;
+use crate::tables::forward::ForwardGroup;
 use crate::tables::{Tools, Topic};
 
 /// Measures Tidegate and its peers side by side.
@@ -50,6 +51,9 @@ struct Args {
     /// Only this table; can be given several times.
     #[arg(long, value_enum, value_name = "TABLE")]
     only: Vec<Topic>,
+    /// Only this group of rows of the table `forward`; can be given several times.
+    #[arg(long, value_enum, value_name = "GROUP")]
+    group: Vec<ForwardGroup>,
     #[command(flatten)]
     tools: Tools,
     #[command(subcommand)]
@@ -77,6 +81,11 @@ enum Part {
     /// Prints by how many bytes the process grows with so many records in a queue.
     #[command(hide = true)]
     ForwardMemory { records: u64 },
+    /// Draws the charts of docs/pacing.md from real runs.
+    ForwardCharts { directory: std::path::PathBuf },
+    /// Prints the part of a core that sending to a service takes.
+    #[command(hide = true)]
+    ForwardProcessor { service: std::net::SocketAddr, seconds: u64 },
 }
 
 /// The program `tidegate-bench`: prints the tables that its arguments ask for.
@@ -85,12 +94,16 @@ pub fn run() -> ExitCode {
     outcome(match args.part {
         None => {
             let scale = if args.quick { Scale::QUICK } else { Scale::FULL };
-            tables::print(&args.only, scale, &args.tools)
+            tables::print(&args.only, &args.group, scale, &args.tools)
         }
         Some(Part::Memory { name, keys, key_bytes }) => {
             tables::memory::measure(name, keys, key_bytes)
         }
         Some(Part::Growth { name, keys }) => tables::growth::measure(name, keys),
+        Some(Part::ForwardCharts { directory }) => tables::forward::draw_charts(&directory),
+        Some(Part::ForwardProcessor { service, seconds }) => {
+            tables::forward::measure_processor(service, seconds)
+        }
         Some(Part::ForwardMemory { records }) => tables::forward::measure_memory(records),
     })
 }

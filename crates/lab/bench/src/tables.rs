@@ -23,6 +23,7 @@ use std::{fs, thread};
 
 use clap::ValueEnum;
 
+use self::forward::ForwardGroup;
 use crate::scale::Scale;
 use crate::stopwatch::Stopwatch;
 use crate::table::Table;
@@ -86,7 +87,12 @@ pub(crate) struct Tools {
 ///
 /// # Errors
 /// When something could not be measured; a missed goal is none.
-pub(crate) fn print(only: &[Topic], scale: Scale, tools: &Tools) -> anyhow::Result<()> {
+pub(crate) fn print(
+    only: &[Topic],
+    groups: &[ForwardGroup],
+    scale: Scale,
+    tools: &Tools,
+) -> anyhow::Result<()> {
     let whole = Stopwatch::start();
     let cores = thread::available_parallelism().map_or(1, usize::from);
     println!("A {} run on {cores} cores. {}\n", scale.size, load());
@@ -95,7 +101,7 @@ pub(crate) fn print(only: &[Topic], scale: Scale, tools: &Tools) -> anyhow::Resu
             continue;
         }
         let stopwatch = Stopwatch::start();
-        println!("{}", topic.measure(scale, tools)?);
+        println!("{}", topic.measure(groups, scale, tools)?);
         eprintln!("{topic:?}: {:.0} s", stopwatch.elapsed().as_secs_f64());
     }
     eprintln!("all: {:.0} s", whole.elapsed().as_secs_f64());
@@ -112,7 +118,12 @@ fn load() -> String {
 }
 
 impl Topic {
-    fn measure(self, scale: Scale, tools: &Tools) -> anyhow::Result<Table> {
+    fn measure(
+        self,
+        groups: &[ForwardGroup],
+        scale: Scale,
+        tools: &Tools,
+    ) -> anyhow::Result<Table> {
         match self {
             Topic::Decision => decision::table(scale),
             Topic::Memory => memory::table(scale),
@@ -128,7 +139,7 @@ impl Topic {
             Topic::Leased => leased::table(scale, tools),
             Topic::Sight => sight::table(scale),
             Topic::Replay => replay::table(scale, tools),
-            Topic::Forward => forward::table(scale),
+            Topic::Forward => forward::table(scale, groups),
         }
     }
 }

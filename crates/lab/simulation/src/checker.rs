@@ -70,8 +70,8 @@ impl Checks {
                 let bound = LogBound { limit, period };
                 self.note("sliding log: the limit in any period", bound.check(admissions))?;
             }
-            Kind::SlidingWindow { period, buckets, .. } => {
-                let bound = SlidingBound { limit, period, buckets };
+            Kind::SlidingWindow { period, buckets, rounds_down, .. } => {
+                let bound = SlidingBound { limit, period, buckets, rounds_down };
                 self.note("sliding window: its two bounds", bound.check(admissions))?;
             }
             Kind::Concurrency { .. } => {
@@ -116,7 +116,7 @@ mod tests {
             Kind::LeakyBucket { amount: limit, period, queue: limit - 1 },
             Kind::FixedWindow { limit, window: Window::Every(period), count_refused },
             Kind::SlidingLog { limit, period, count_refused },
-            Kind::SlidingWindow { limit, period, buckets: 2, count_refused },
+            Kind::SlidingWindow { limit, period, buckets: 2, count_refused, rounds_down: false },
             Kind::Concurrency { limit, time_to_live: period },
         ];
         let soft = Some(SoftTerms { over_percent: 50, lasting: SECOND });

@@ -25,6 +25,7 @@ pub use describe::{DescriptorRecipes, DescriptorWriter, RecipeError, RequestDesc
 pub use exact_window::WindowErrors;
 pub use logged_request::{LoggedRequest, TimeResolution};
 pub use read::{FORMATS, FormatError, LineReaderFormat, LogLine, LogReader};
+pub use render::{ChartLine, LineChart};
 pub(crate) use report::share;
 pub use report::{
     CallerRow, DemandRow, FlipReport, LimitResult, LimitRow, LogSummary, RefusedRow, ReplayReport,

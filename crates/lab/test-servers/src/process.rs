@@ -49,6 +49,12 @@ impl Process {
         self.signal(Signal::CONT);
     }
 
+    /// Asks it to stop (`SIGTERM`).
+    #[track_caller]
+    pub fn terminate(&self) {
+        self.signal(Signal::TERM);
+    }
+
     /// Kills it, as a crash would, and waits until it has ended.
     #[track_caller]
     pub fn kill(&mut self) {

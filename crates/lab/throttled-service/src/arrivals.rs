@@ -13,6 +13,8 @@ pub struct Arrival {
     pub received: Timestamp,
     /// When it was judged: later by the delay of the simulated network.
     pub judged: Timestamp,
+    /// When it left its sender, by the sender's clock, if it says so (`Departed-Ns`).
+    pub departed: Option<Timestamp>,
     /// Its `Idempotency-Key`.
     pub id: Option<Box<str>>,
     /// Its number of attempts, if it says so.
@@ -39,6 +41,8 @@ pub enum ArrivalTime {
     Received,
     /// At the judgement.
     Judged,
+    /// When it left its sender. Arrivals that do not say so count at the epoch.
+    Departed,
 }
 
 /// Figures of a log.
@@ -128,6 +132,9 @@ impl ArrivalLog {
             .map(|arrival| match time {
                 ArrivalTime::Received => (arrival.received, arrival.cost.of(dimension)),
                 ArrivalTime::Judged => (arrival.judged, arrival.cost.of(dimension)),
+                ArrivalTime::Departed => {
+                    (arrival.departed.unwrap_or_default(), arrival.cost.of(dimension))
+                }
             })
             .collect();
         arrivals.sort_unstable();
@@ -199,16 +206,28 @@ impl ArrivalLog {
 
     /// Arrivals under an epoch that was not the newest of its slot: the sender had lost its lease.
     pub fn stale_epochs(&self) -> usize {
-        let mut newest: HashMap<u16, u64> = HashMap::new();
-        let slots = self.arrivals.iter().filter_map(|arrival| arrival.slot);
-        slots
-            .filter(|(slot, epoch)| {
-                let newest = newest.entry(*slot).or_insert(*epoch);
-                *newest = (*newest).max(*epoch);
-                epoch < newest
-            })
-            .count()
+        stale_epochs(self.arrivals.iter().filter_map(|arrival| arrival.slot))
     }
+
+    /// Departures under an epoch after another sender had departed under a newer one of the same slot, by the clock of
+    /// the senders.
+    pub fn stale_departures(&self) -> usize {
+        let stamped = self.arrivals.iter().filter_map(|arrival| arrival.departed.zip(arrival.slot));
+        let mut departures: Vec<_> = stamped.collect();
+        departures.sort_unstable();
+        stale_epochs(departures.into_iter().map(|(_, slot)| slot))
+    }
+}
+
+fn stale_epochs(slots: impl Iterator<Item = (u16, u64)>) -> usize {
+    let mut newest: HashMap<u16, u64> = HashMap::new();
+    slots
+        .filter(|(slot, epoch)| {
+            let newest = newest.entry(*slot).or_insert(*epoch);
+            *newest = (*newest).max(*epoch);
+            epoch < newest
+        })
+        .count()
 }
 
 fn mean(bins: &[u64]) -> f64 {
@@ -228,6 +247,7 @@ mod tests {
         Arrival {
             received: at,
             judged: at,
+            departed: Some(at),
             id: Some(id.into()),
             attempt: None,
             slot: None,

@@ -5,6 +5,7 @@
 
 mod backoff;
 mod batcher;
+mod bursts;
 mod naive;
 #[cfg(test)]
 mod tests;
@@ -16,6 +17,7 @@ use tidegate_algorithms::Timestamp;
 
 pub use self::backoff::BackoffClient;
 pub use self::batcher::{BatcherFleet, BatcherSettings};
+pub use self::bursts::BurstClient;
 pub use self::naive::NaiveClient;
 pub use self::virtual_time::run_in_virtual_time;
 

@@ -20,8 +20,8 @@ mod settings;
 
 pub use arrivals::{Arrival, ArrivalLog, ArrivalSummary, ArrivalTime};
 pub use baseline::{
-    BackoffClient, BaselineClient, BaselineReport, BatcherFleet, BatcherSettings, NaiveClient,
-    run_in_virtual_time,
+    BackoffClient, BaselineClient, BaselineReport, BatcherFleet, BatcherSettings, BurstClient,
+    NaiveClient, run_in_virtual_time,
 };
 pub use chance::Chance;
 pub use http_client::run_over_http;

@@ -58,9 +58,12 @@ struct Court {
 #[derive(Clone, Debug)]
 struct Visit {
     received: Timestamp,
+    departed: Option<Timestamp>,
     id: Option<Box<str>>,
     attempt: Option<u32>,
     slot: Option<(u16, u64)>,
+    /// It fails whatever it is.
+    poison: bool,
     cost: Cost,
 }
 
@@ -118,6 +121,11 @@ impl ThrottledService {
     /// A copy of the log.
     pub fn log(&self) -> ArrivalLog {
         self.state.court.lock().log.clone()
+    }
+
+    /// How many requests have arrived.
+    pub fn arrivals(&self) -> usize {
+        self.state.court.lock().log.arrivals().len()
     }
 
     /// Empties the log and returns it.
@@ -179,7 +187,9 @@ impl ServiceState {
                 } else if let Judgement::Throttled { retry_after } = court.judge.judge(cost, judged)
                 {
                     (ruling.status, ruling.retry_after) = (429, retry_after);
-                } else if court.chance.below(1_000_000) < u64::from(settings.error_ppm) {
+                } else if visit.poison
+                    || court.chance.below(1_000_000) < u64::from(settings.error_ppm)
+                {
                     ruling.status = 500;
                 }
             }
@@ -189,9 +199,9 @@ impl ServiceState {
         }
         let room = court.judge.room(judged);
         ruling.room = room.map(|(limit, left, reset)| (limit.amount, left, reset));
-        let Visit { received, id, attempt, slot, .. } = visit;
+        let Visit { received, departed, id, attempt, slot, .. } = visit;
         let status = ruling.status;
-        court.log.push(Arrival { received, judged, id, attempt, slot, cost, status });
+        court.log.push(Arrival { received, judged, departed, id, attempt, slot, cost, status });
         ruling
     }
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use tidegate_algorithms::{Nanos, Timestamp};
 
+use crate::beats::BeatSchedule;
 use crate::document::{CapacityDocument, Grant, Heartbeat, SlotLease, TooManyMembers};
 use crate::limits::{Cost, TargetLimit, TargetLimits};
 use crate::pacing::Pace;
@@ -101,6 +102,9 @@ pub struct PreparedHeartbeat {
     read_at: Timestamp,
 }
 
+/// After so many heartbeats without a change a satisfied member looks rarely.
+const CALM_BEATS: u32 = 4;
+
 /// The leases of one member.
 #[derive(Debug)]
 pub struct LeaseHolder {
@@ -116,6 +120,8 @@ pub struct LeaseHolder {
     quota_demands: Vec<QuotaDemand>,
     /// What the last confirmed document counted, in case the store loses it.
     quotas_known: Vec<QuotaLedger>,
+    /// Confirmed heartbeats since its slots or the number of members changed.
+    calm_beats: u32,
     /// The first and the last failure since the last confirmed heartbeat.
     failures: Option<(Timestamp, Timestamp)>,
     observer: Observer,
@@ -148,6 +154,7 @@ impl LeaseHolder {
             budgets: Vec::new(),
             quota_demands: Vec::new(),
             quotas_known: Vec::new(),
+            calm_beats: 0,
             failures: None,
             observer: Observer::default(),
         }
@@ -339,6 +346,11 @@ impl LeaseHolder {
         self.guard = Nanos::new(exchange.saturating_mul(2).min(lease / 2)).max(self.guard);
         let held = lease.saturating_sub(self.guard.get());
         self.deadline = prepared.read_at.after(Nanos::new(held));
+        let known = self.grant.as_ref();
+        let is_calm = known.is_some_and(|grant| {
+            grant.slots == prepared.grant.slots && grant.members == prepared.grant.members
+        });
+        self.calm_beats = if is_calm { self.calm_beats.saturating_add(1) } else { 0 };
         self.slots.clone_from(&prepared.grant.slots);
         self.quotas_known = prepared.document.quotas().to_vec();
         if self.grant.as_ref().is_none_or(|grant| grant.limits != prepared.grant.limits) {
@@ -361,25 +373,46 @@ impl LeaseHolder {
         self.deadline = Timestamp::EPOCH;
     }
 
-    /// How long to wait until the next heartbeat. `jitter_ppm` is a random number below a million.
+    /// The slots that it asked for in its last heartbeat.
+    pub const fn wants(&self) -> u16 {
+        self.wants
+    }
+
+    /// How urgently it waits for slots.
+    pub fn hunger(&self) -> Hunger {
+        let held = u16::try_from(self.slots.len()).unwrap_or(u16::MAX);
+        match &self.grant {
+            None => Hunger::Unanswered,
+            Some(grant) if held < grant.fair_share => Hunger::BelowShare,
+            Some(_) if held < self.wants => Hunger::Hungry,
+            // Where members come and go, more of them are expected.
+            Some(_) if self.calm_beats < CALM_BEATS => Hunger::Watchful,
+            Some(_) => Hunger::Satisfied,
+        }
+    }
+
+    /// How long to wait between two heartbeats.
     ///
     /// A member with its fair share that wants no more looks rarely; one that waits for slots of others looks often.
-    pub fn pause(&self, jitter_ppm: u32) -> Nanos {
-        let held = u16::try_from(self.slots.len()).unwrap_or(u16::MAX);
-        let third = Nanos::from(self.terms.lease).get() / 3;
-        let millis = match &self.grant {
-            None => 250,
-            Some(grant) if held < grant.fair_share => 500,
-            Some(_) if held < self.wants => 1_000,
-            Some(_) => 5_000,
-        };
-        let pause = Nanos::from_millis(millis).get().min(third);
-        // Between 0.9 and 1.1 of it.
-        Nanos::new(
-            pause / 10 * 9
-                + pause / 5 * u64::from(jitter_ppm.min(Pace::WHOLE)) / u64::from(Pace::WHOLE),
-        )
+    pub fn period(&self) -> Nanos {
+        let members = self.grant.as_ref().map_or(1, |grant| grant.members);
+        BeatSchedule::period(self.hunger(), members, self.terms.lease.into())
     }
+}
+
+/// How urgently a member waits for slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hunger {
+    /// No heartbeat was confirmed yet.
+    Unanswered,
+    /// It holds less than its fair share, and gets the rest when others give it back.
+    BelowShare,
+    /// It holds its fair share and could use more.
+    Hungry,
+    /// It holds what it wants, but its slots or the members changed a moment ago.
+    Watchful,
+    /// It holds what it wants.
+    Satisfied,
 }
 
 /// What a member reports about its target in a heartbeat.

@@ -30,6 +30,7 @@
 //! [`fair_shares`], [`TargetPacer`], [`Brake`], [`CapacityDocument`] and [`LeaseHolder`] do no I/O and take the time as an
 //! argument; [`TargetMember`] runs them on a store.
 
+mod beats;
 mod boot_clock;
 mod brake;
 mod document;
@@ -42,6 +43,7 @@ mod quota;
 mod shares;
 mod store;
 
+pub use beats::BeatSchedule;
 pub use boot_clock::BootClock;
 pub use brake::{Brake, TargetAnswer};
 pub use document::{
@@ -49,13 +51,13 @@ pub use document::{
     TooManyMembers,
 };
 pub use holder::{
-    BrakeReport, DocumentReading, LeaseHolder, MemberTerms, NewTarget, PreparedHeartbeat,
+    BrakeReport, DocumentReading, Hunger, LeaseHolder, MemberTerms, NewTarget, PreparedHeartbeat,
     StoreLost, UsableShare,
 };
 pub use lease_store::{ChangeLimitsError, LeaseStore};
 pub use limits::{Cost, Dimension, LimitsError, TargetLimit, TargetLimits};
 pub use member::{CostTooHigh, HeartbeatError, MemberStatus, SendPermit, Target, TargetMember};
-pub use pacing::{Departure, Pace, SLACK, TargetPacer};
+pub use pacing::{Departure, Pace, TargetPacer};
 pub use shares::{Pool, ShareRequest, fair_shares};
 #[cfg(feature = "postgres")]
 pub use store::PostgresCapacityStore;

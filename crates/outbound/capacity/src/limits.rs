@@ -82,6 +82,8 @@ impl TargetLimit {
     pub const AMOUNT_MAX: u64 = 1 << 44;
     /// The longest window that is paced. Longer ones are quotas: members take chunks of them ahead.
     pub const PACED_WINDOW_MAX: Duration = Duration::from_mins(1);
+    const SLACK_MIN: Nanos = Nanos::from_millis(2);
+    const SLACK_MAX: Nanos = Nanos::from_millis(10);
     /// The longest window.
     pub const WINDOW_MAX: Duration = Duration::from_hours(31 * 24);
 
@@ -98,6 +100,19 @@ impl TargetLimit {
     /// A quota per day of 24 hours.
     pub const fn per_day(dimension: Dimension, amount: u64) -> Self {
         TargetLimit { dimension, amount, window_ms: 24 * 60 * 60 * 1_000 }
+    }
+
+    /// How late a record may leave and still have its successor on time: a hundredth of the window, between 2 ms and
+    /// 10 ms. Makes up for late timers; not a burst, because the intervals of the pace are padded by it.
+    pub const fn slack(self) -> Nanos {
+        let hundredth = self.window().get() / 100;
+        if hundredth < Self::SLACK_MIN.get() {
+            Self::SLACK_MIN
+        } else if hundredth > Self::SLACK_MAX.get() {
+            Self::SLACK_MAX
+        } else {
+            Nanos::new(hundredth)
+        }
     }
 
     /// Whether it is kept by chunks that members take ahead, and not by pacing.

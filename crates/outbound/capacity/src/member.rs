@@ -13,6 +13,7 @@ use tokio::sync::{Mutex as QueueMutex, Notify};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
+use crate::beats::BeatSchedule;
 use crate::boot_clock::{BootClock, seconds_since_1970};
 use crate::brake::{Brake, TargetAnswer};
 use crate::document::{CapacityDocument, DocumentError, SlotLease, TooManyMembers};
@@ -76,8 +77,6 @@ pub struct CostTooHigh;
 
 /// How often one heartbeat tries to replace the document.
 const ATTEMPTS_MAX: u32 = 8;
-/// The shortest time between two heartbeats, however often the demand changes.
-const PAUSE_MIN: Duration = Duration::from_millis(250);
 /// How often a waiting caller looks at the brake, which opens slowly after a hold.
 const LOOK_AGAIN: Nanos = Nanos::from_millis(100);
 
@@ -162,12 +161,15 @@ impl<S: CapacityStore, C: Clock> TargetMember<S, C> {
     pub fn set_backlog(&self, backlog: Cost) {
         let mut state = self.shared.state.lock();
         state.backlog = backlog;
-        let wants = state.limits.slots_for(backlog);
-        let holds = state.holder.slots(self.shared.clock.now()).len();
+        let now = self.shared.clock.now();
+        let (wants, announced) = (state.wants(now), state.holder.wants());
+        let holds = u16::try_from(state.holder.slots(now).len()).unwrap_or(u16::MAX);
         drop(state);
-        // More slots are wanted soon; without any work all of them are given back soon.
-        let releases = wants == 0 && holds > usize::from(self.shared.terms.reserve);
-        if usize::from(wants) > holds || releases {
+        // A member that waits for slots already looks for them regularly.
+        let is_newly_hungry = wants > holds && announced <= holds;
+        let has_no_work = backlog == Cost::NONE;
+        let releases = has_no_work && wants < announced && holds > self.shared.terms.reserve;
+        if is_newly_hungry || releases {
             self.shared.demand.notify_one();
         }
     }
@@ -194,8 +196,9 @@ impl<S: CapacityStore, C: Clock> TargetMember<S, C> {
                     shared.demand.notify_one();
                 }
                 match step {
-                    DepartureStep::Leave(lease) => {
-                        return Ok(SendPermit { shared: Arc::clone(shared), cost, lease });
+                    DepartureStep::Leave { lease, ends } => {
+                        let shared = Arc::clone(shared);
+                        return Ok(SendPermit { shared, cost, lease, departed: now, ends });
                     }
                     DepartureStep::Wait(wait) => wait,
                 }
@@ -216,7 +219,7 @@ impl<S: CapacityStore, C: Clock> TargetMember<S, C> {
         let now = shared.clock.now();
         let state = shared.state.lock();
         let grant = state.holder.grant();
-        let slots = u16::try_from(state.holder.slots(now).len()).unwrap_or(u16::MAX);
+        let slots = state.holder.usable(now).slots;
         MemberStatus {
             limits: state.limits.clone(),
             revision: state.revision,
@@ -352,12 +355,27 @@ pub struct SendPermit<S, C> {
     shared: Arc<Inner<S, C>>,
     cost: Cost,
     lease: SlotLease,
+    departed: Timestamp,
+    /// The end of the lease that it was granted under.
+    ends: Timestamp,
 }
 
 impl<S: CapacityStore, C: Clock> SendPermit<S, C> {
+    /// The instant of the member's clock at which the record was counted. What a process waits for a processor
+    /// afterwards is not in it.
+    pub const fn departed(&self) -> Timestamp {
+        self.departed
+    }
+
     /// One of the slots that the record is sent under, for services that reject older epochs.
     pub const fn lease(&self) -> SlotLease {
         self.lease
+    }
+
+    /// Whether the lease still lasts. Ask just before the request is written: a process that was frozen since its turn
+    /// must not send under slots that another one may have.
+    pub fn is_leased(&self) -> bool {
+        self.shared.clock.now() < self.ends
     }
 
     /// Tells what became of the record, and its real cost if the answer has it.
@@ -381,48 +399,71 @@ impl<S: CapacityStore, C: Clock> SendPermit<S, C> {
 
 /// Sends heartbeats until the member leaves.
 async fn keep_leases<S: CapacityStore, C: Clock>(shared: Arc<Inner<S, C>>) {
+    let mut schedule = BeatSchedule::new(shared.clock.now());
     loop {
         let outcome = heartbeat(&shared).await;
-        let pause = {
+        let now = shared.clock.now();
+        let (next, urgent) = {
             let mut state = shared.state.lock();
+            let lost = match &outcome {
+                Ok(HeartbeatRaces { lost }) => *lost > 0,
+                Err(error) => matches!(error, HeartbeatError::Contended),
+            };
             if outcome.is_err() {
-                state.holder.fail(shared.clock.now());
+                state.holder.fail(now);
             }
             state.last_error = outcome.err();
-            let jitter = state.random_ppm();
-            Duration::from(state.holder.pause(jitter))
+            let (period, random) = (state.holder.period(), state.next_random());
+            (schedule.next(now, period, lost, random), schedule.urgent_from(now))
         };
         shared.changed.notify_waiters();
-        sleep(PAUSE_MIN.min(pause)).await;
+        sleep(urgent.min(next).since(now).into()).await;
         // A change of the demand ends the pause early.
-        let _ = timeout(pause.saturating_sub(PAUSE_MIN), shared.demand.notified()).await;
+        let rest = Duration::from(next.since(urgent));
+        if timeout(rest, shared.demand.notified()).await.is_ok() {
+            schedule.note_urgent(shared.clock.now());
+        }
     }
 }
 
-async fn heartbeat<S: CapacityStore, C: Clock>(shared: &Inner<S, C>) -> Result<(), HeartbeatError> {
+/// How often other members' writes came between the read and the write of a heartbeat.
+struct HeartbeatRaces {
+    lost: u32,
+}
+
+async fn heartbeat<S: CapacityStore, C: Clock>(
+    shared: &Inner<S, C>,
+) -> Result<HeartbeatRaces, HeartbeatError> {
     let target = &shared.target.name;
-    for attempt in 0..ATTEMPTS_MAX {
+    for lost in 0..ATTEMPTS_MAX {
         let read_at = shared.clock.now();
         let read = shared.store.read(target).await?;
         let (report, prepared) = shared.state.lock().prepare(shared, &read, read_at)?;
         let bytes = prepared.document.encode()?;
         if shared.store.replace(target, &read, bytes).await? {
             shared.state.lock().confirm(shared, prepared, report);
-            return Ok(());
+            return Ok(HeartbeatRaces { lost });
         }
         let jitter = shared.state.lock().random_ppm();
-        sleep(Duration::from_micros(u64::from(jitter / 100 * (attempt + 1)))).await;
+        sleep(Duration::from_micros(u64::from(jitter / 100 * (lost + 1)))).await;
     }
     Err(HeartbeatError::Contended)
 }
 
 /// What a caller does next.
 enum DepartureStep {
-    Leave(SlotLease),
+    Leave { lease: SlotLease, ends: Timestamp },
     Wait(Nanos),
 }
 
 impl MemberState {
+    /// The slots that send the backlog within a second. Slots are given back only when the records sent under them no
+    /// longer count.
+    fn wants(&self, now: Timestamp) -> u16 {
+        let wants = self.limits.slots_for(self.backlog);
+        if self.pacer.is_idle(now) { wants } else { wants.max(1) }
+    }
+
     fn prepare<S: CapacityStore, C: Clock>(
         &mut self,
         shared: &Inner<S, C>,
@@ -431,10 +472,7 @@ impl MemberState {
     ) -> Result<(BrakeReport, PreparedHeartbeat), HeartbeatError> {
         let document = read.bytes.as_deref().map(CapacityDocument::decode).transpose()?;
         let now = shared.clock.now();
-        let wants = self.limits.slots_for(self.backlog);
-        // Slots are given back only when the records sent under them no longer count.
-        let wants = if self.pacer.is_idle(now) { wants } else { wants.max(1) };
-        self.holder.set_wants(wants);
+        self.holder.set_wants(self.wants(now));
         let next = self.missing.unwrap_or(Cost::NONE);
         self.holder.set_quota_demand(self.backlog, next, now);
         let fallback = NewTarget {
@@ -509,7 +547,7 @@ impl MemberState {
                     self.missing = None;
                     self.holder.spend(cost, now);
                     self.pacer.depart(cost, now);
-                    DepartureStep::Leave(lease)
+                    DepartureStep::Leave { lease, ends: usable.ends }
                 }
                 None => DepartureStep::Wait(LOOK_AGAIN),
             },

@@ -14,6 +14,10 @@
 //! - a new share starts without credit: its first record waits for its own interval. A record is sent only if its
 //!   interval ends before the lease does. No use of a slot therefore reaches into the time of its next owner.
 //!
+//! A record that leaves late takes its interval from its time, up to [`TargetLimit::slack`] before the present instant, so
+//! that late timers and busy processors cost no pace. The intervals are padded by the slack, so that the bound holds
+//! however late records leave.
+//!
 //! A record above the share of a window still leaves at the right average pace; then members × cost may exceed the limit.
 
 use tidegate_algorithms::{Nanos, Timestamp};
@@ -35,9 +39,6 @@ impl Pace {
     /// The utilisation unless the operator chooses another: 98 %.
     pub const UTILISATION_DEFAULT: u32 = 980_000;
 }
-
-/// How late a record may leave and still have its successor on time. Makes up for late timers; not a burst.
-pub const SLACK: Nanos = Nanos::from_millis(2);
 
 /// The pacers of all limits of a target. A record leaves when all of them allow it.
 #[derive(Clone, Debug)]
@@ -192,7 +193,7 @@ impl LimitPacer {
 
     /// The next free time, with the margins that a record of this cost needs.
     fn start(&self, cost: u64, now: Timestamp) -> Option<Instant16> {
-        let recent = self.costs.at(now, self.limit.window());
+        let recent = self.costs.at(now, self.limit);
         let margin = match recent {
             _ if self.fresh => self.interval(cost, cost, true)?,
             None => 0,
@@ -225,17 +226,18 @@ impl LimitPacer {
             self.next = Instant16::MAX;
             return;
         };
-        let late_at_most = fine(now).saturating_sub(u128::from(SLACK.get()) << FRACTION);
+        let late_at_most =
+            fine(now).saturating_sub(u128::from(self.limit.slack().get()) << FRACTION);
         self.next = start.max(late_at_most).saturating_add(interval);
         self.fresh = false;
-        self.costs.add(cost, now, self.limit.window());
+        self.costs.add(cost, now, self.limit);
     }
 
     fn correct(&mut self, counted: u64, real: u64, now: Timestamp) {
         let difference = self.interval(counted.abs_diff(real), counted.abs_diff(real), false);
         if real > counted {
             self.next = self.next.saturating_add(difference.unwrap_or(0));
-            self.costs.add(real, now, self.limit.window());
+            self.costs.add(real, now, self.limit);
         } else if let Some(difference) = difference {
             self.next = self.next.saturating_sub(difference).max(fine(now).min(self.next));
         }
@@ -243,7 +245,7 @@ impl LimitPacer {
 
     /// The interval that a record takes, with the records of the last window in mind.
     fn next_interval(&self, cost: u64, now: Timestamp) -> Option<Instant16> {
-        let recent = self.costs.at(now, self.limit.window());
+        let recent = self.costs.at(now, self.limit);
         match recent {
             Some(range) if !range.holds_only(cost) => {
                 self.interval(cost, range.high.max(cost), false)
@@ -266,7 +268,7 @@ impl LimitPacer {
         let base = scale(u128::from(cost), whole, rate)?;
 
         // Timers may be late by the slack, so this many nanoseconds hold what the window may.
-        let padded = window + u128::from(SLACK.get());
+        let padded = window + u128::from(self.limit.slack().get());
         let share = u128::from(self.limit.amount) * u128::from(self.pace.slots)
             / u128::from(self.slots_total);
         let guard = if uniform {
@@ -352,9 +354,9 @@ struct RecentCosts {
 
 impl RecentCosts {
     /// The range of costs of at least the last window, and at most the last two.
-    fn at(&self, now: Timestamp, window: Nanos) -> Option<CostRange> {
+    fn at(&self, now: Timestamp, limit: TargetLimit) -> Option<CostRange> {
         let age = now.since(self.since).get();
-        let length = window.get() + SLACK.get();
+        let length = limit.window().get() + limit.slack().get();
         let (present, before) = match age / length {
             0 => (self.present, self.before),
             1 => (None, self.present),
@@ -366,8 +368,8 @@ impl RecentCosts {
         }
     }
 
-    fn add(&mut self, cost: u64, now: Timestamp, window: Nanos) {
-        let length = window.get() + SLACK.get();
+    fn add(&mut self, cost: u64, now: Timestamp, limit: TargetLimit) {
+        let length = limit.window().get() + limit.slack().get();
         match now.since(self.since).get() / length {
             0 => {}
             1 => {

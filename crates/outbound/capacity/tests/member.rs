@@ -87,6 +87,48 @@ async fn processors_a_and_b_finish_their_records_at_the_databases_pace() {
     assert!(took < 18.0, "{took}");
 }
 
+/// Sends records one after another, and returns when each left.
+async fn process(member: PausedMember, records: u64, start: Instant) -> Vec<Duration> {
+    let mut sent = Vec::new();
+    for left in (1..=records).rev() {
+        member.set_backlog(many(left));
+        let permit = member.turn(ONE).await.unwrap();
+        sent.push(start.elapsed());
+        permit.finish(TargetAnswer::Accepted, None);
+    }
+    member.leave().await.unwrap();
+    sent
+}
+
+#[tokio::test(start_paused = true)]
+async fn processor_a_falls_when_b_joins_and_climbs_when_b_has_finished() {
+    // Ten leases of 100 a second for 15 s: A has all of them, then B joins and gets five.
+    let (store, start) = (SharedMemory::default(), Instant::now());
+    let a = tokio::spawn(process(join(&store, "A", target(1_000, 10)), 10_000, start));
+    sleep(Duration::from_secs(2)).await;
+    let b = tokio::spawn(process(join(&store, "B", target(1_000, 10)), 1_500, start));
+    let (a, b) = (a.await.unwrap(), b.await.unwrap());
+    let within = |sent: &[Duration], from: f64| {
+        let second = from..from + 1.0;
+        sent.iter().filter(|at| second.contains(&at.as_secs_f64())).count()
+    };
+    assert!((960..=980).contains(&within(&a, 1.0)), "{} a second alone", within(&a, 1.0));
+    // B gets its share when A sends its next heartbeat, which a satisfied member does every four seconds.
+    let first_b = b.first().unwrap().as_secs_f64();
+    assert!(first_b < 6.6, "B waited until {first_b}");
+    let shared = first_b + 1.0;
+    for (name, sent) in [("A", &a), ("B", &b)] {
+        let rate = within(sent, shared);
+        assert!((470..=490).contains(&rate), "{name}: {rate} a second together");
+    }
+    // B gives its leases back when it has finished, long before they would end.
+    let climbed = b.last().unwrap().as_secs_f64() + 1.5;
+    assert!((950..=980).contains(&within(&a, climbed)), "{} alone again", within(&a, climbed));
+    let mut both = [a, b].concat();
+    both.sort_unstable();
+    assert!(most_in_a_second(&both) <= 1_000, "{}", most_in_a_second(&both));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_time_to_wait_that_one_member_hears_stops_the_others_too() {
     let store = SharedMemory::default();

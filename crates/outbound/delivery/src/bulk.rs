@@ -239,7 +239,7 @@ mod tests {
             job: None,
             payload: Payload::from_body(body.to_owned()),
         };
-        Attempt { record, number: 1, slot: None }
+        Attempt { record, number: 1, slot: None, departed: Timestamp::EPOCH }
     }
 
     fn settings(format: BulkFormat, envelope: BulkEnvelope) -> BulkSettings {

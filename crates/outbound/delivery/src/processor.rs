@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidegate_queue::Record;
+use tidegate_queue::{Record, Timestamp};
 
 /// The future of [`Processor::process`].
 pub type ProcessorFuture<'a> = Pin<Box<dyn Future<Output = Vec<AttemptResult>> + Send + 'a>>;
@@ -35,6 +35,8 @@ pub struct Attempt {
     pub number: u32,
     /// The slot under which it is sent, for receivers that reject older epochs.
     pub slot: Option<SlotEpoch>,
+    /// When its turn came, by the clock of leases. What the process waits for a processor afterwards is not in it.
+    pub departed: Timestamp,
 }
 
 /// A leased slot and the epoch of its lease.

@@ -1,8 +1,9 @@
 //! When the work will be done, and what decides it.
 //!
 //! [`plan`] says before the start how long records take. [`forecast`] says while they are sent when the queue will be
-//! empty: what is left, divided by the rate that the leases allow, blended with the rate of the last minute. Its interval
-//! comes from the spread of the last sixty seconds. Pure.
+//! empty: what is left, divided by the rate that the leases allow and by the part of it that was used in the last
+//! seconds. A change of the share or of the brake therefore shows at once, and a machine that is too slow for its share
+//! shows after a second. The interval comes from the spread of the last sixty seconds. Pure.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,10 +16,14 @@ use tidegate_words::words;
 pub const GRANT_SPAN: Duration = Duration::from_secs(1_000);
 /// Seconds of history.
 const HISTORY_MAX: usize = 60;
-/// With fewer seconds, only the granted rate counts.
+/// With fewer seconds, the interval is wide.
 const HISTORY_MIN: usize = 3;
-/// The history counts for at most this part of the rate.
-const HISTORY_PART: f64 = 0.5;
+/// The newest seconds from which the used part of the granted rate is measured.
+const USE_SECONDS: usize = 20;
+/// As if so many records had used all that was granted: a few records prove little.
+const USE_PRIOR: f64 = 20.0;
+/// The least used part: a forecast is at most a hundred times the time at the granted rate.
+const USE_MIN: f64 = 0.01;
 /// Standard deviations of a 90 % interval.
 const DEVIATIONS: f64 = 1.645;
 /// The narrowest interval: timers and latencies are never exact.
@@ -95,6 +100,8 @@ pub struct ForecastInput<'a> {
     pub granted: Cost,
     /// The seconds so far.
     pub history: &'a RateHistory,
+    /// How many of them are in flight.
+    pub in_flight: u32,
     /// The mean time of an attempt.
     pub latency: Duration,
     /// What decides the rate.
@@ -104,14 +111,19 @@ pub struct ForecastInput<'a> {
 }
 
 /// What one second did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SecondCounts {
-    /// Attempts.
+    /// Attempts that began.
     pub attempts: u64,
+    /// Attempts that ended.
+    pub finished: u64,
     /// Records that left the queue: delivered or dead.
     pub done: u64,
     /// Records that arrived.
     pub arrived: u64,
+    /// The records that the leases of this process allowed, if they were the same all the time and there was work all the
+    /// time; zero otherwise.
+    pub granted: f64,
 }
 
 /// The counts of the last sixty seconds.
@@ -145,13 +157,46 @@ impl RateHistory {
         busy.iter().sum::<f64>() / busy.len().max(1) as f64
     }
 
-    /// Attempts for each record that left, at least one.
+    /// The seconds whose use of the granted rate is known, the newest first.
+    fn measured(&self) -> impl Iterator<Item = &SecondCounts> {
+        self.seconds.iter().rev().filter(|second| second.granted > 0.0)
+    }
+
+    /// The part of the granted rate that attempts used, at most one.
+    pub fn used_part(&self) -> f64 {
+        let (mut attempts, mut granted) = (USE_PRIOR, USE_PRIOR);
+        for second in self.measured().take(USE_SECONDS) {
+            attempts += second.attempts as f64;
+            granted += second.granted;
+        }
+        (attempts / granted).clamp(USE_MIN, 1.0)
+    }
+
+    /// Ended attempts for each record that left, at least one.
     pub fn inflation(&self) -> f64 {
         let done = self.sum(|second| second.done);
         if done == 0 {
             return 1.0;
         }
-        (self.sum(|second| second.attempts) as f64 / done as f64).max(1.0)
+        (self.sum(|second| second.finished) as f64 / done as f64).max(1.0)
+    }
+
+    /// The half width of the interval, as a part of the time. The mean of a second varies by itself, and so will the
+    /// seconds that are left.
+    fn spread(&self, left: f64) -> f64 {
+        let mut parts: Vec<f64> =
+            self.measured().map(|second| second.attempts as f64 / second.granted).collect();
+        if parts.is_empty() {
+            parts = self.busy();
+        }
+        let count = parts.len() as f64;
+        let mean = parts.iter().sum::<f64>() / count;
+        if parts.len() < HISTORY_MIN || mean <= 0.0 {
+            return 0.1;
+        }
+        let variance = parts.iter().map(|part| (part - mean).powi(2)).sum::<f64>() / (count - 1.0);
+        let variation = variance.sqrt() / mean;
+        (DEVIATIONS * variation * (1.0 / count + 1.0 / left.max(1.0)).sqrt()).clamp(SPREAD_MIN, 0.9)
     }
 
     /// Whether more arrived than left over the history, and still does.
@@ -178,19 +223,11 @@ pub fn forecast(input: &ForecastInput<'_>) -> Outlook {
     if input.history.grows() {
         return Outlook::Growing;
     }
-    let busy = input.history.busy();
-    let records = input.left.operations as f64;
-    let mean = input.history.rate();
-    let expected = if busy.len() < HISTORY_MIN || mean <= 0.0 {
-        by_grant
-    } else {
-        let part = HISTORY_PART * busy.len() as f64 / HISTORY_MAX as f64;
-        // Below the granted rate, concurrency or the receiver decides: then only the measured rate counts.
-        let part = if input.cause == BindingCause::Concurrency { 1.0 } else { part };
-        by_grant * (1.0 - part) + records / mean * part
-    };
-    let expected = expected + input.latency.as_secs_f64();
-    let spread = spread(&busy, mean, expected);
+    // Records in flight have left: only their answers are awaited.
+    let unsent = 1.0 - f64::from(input.in_flight) / input.left.operations as f64;
+    let sending = by_grant * unsent.max(0.0) / input.history.used_part();
+    let expected = sending + input.latency.as_secs_f64();
+    let spread = input.history.spread(expected);
     let span = |seconds: f64| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
     Outlook::Clears {
         expected: span(expected),
@@ -199,20 +236,8 @@ pub fn forecast(input: &ForecastInput<'_>) -> Outlook {
     }
 }
 
-/// The half width of the interval, as a part of the time. The mean of a second varies by itself, and so will the
-/// seconds that are left.
-fn spread(busy: &[f64], mean: f64, left: f64) -> f64 {
-    if busy.len() < HISTORY_MIN || mean <= 0.0 {
-        return 0.1;
-    }
-    let count = busy.len() as f64;
-    let variance = busy.iter().map(|rate| (rate - mean).powi(2)).sum::<f64>() / (count - 1.0);
-    let variation = variance.sqrt() / mean;
-    (DEVIATIONS * variation * (1.0 / count + 1.0 / left.max(1.0)).sqrt()).clamp(SPREAD_MIN, 0.9)
-}
-
 /// The seconds that a cost takes at a rate: the maximum over the dimensions.
-fn seconds_at(left: Cost, granted: Cost) -> f64 {
+pub(crate) fn seconds_at(left: Cost, granted: Cost) -> f64 {
     [Dimension::Operations, Dimension::Bytes, Dimension::Units]
         .into_iter()
         .filter(|dimension| left.of(*dimension) > 0 && granted.of(*dimension) < u64::MAX)

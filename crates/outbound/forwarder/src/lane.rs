@@ -105,8 +105,8 @@ pub(crate) struct Lane {
     work: Notify,
     /// Records may have arrived.
     arrived: Notify,
-    /// The buffer or the number in flight changed.
-    moved: Notify,
+    /// A record can perhaps be sent: the buffer, the number in flight or the mode changed. Only the sender waits for it.
+    sendable: Notify,
     /// A settlement waits.
     finished: Notify,
 }
@@ -174,7 +174,7 @@ impl Lane {
             random: AtomicU64::new(parts.seed),
             work: Notify::new(),
             arrived: Notify::new(),
-            moved: Notify::new(),
+            sendable: Notify::new(),
             finished: Notify::new(),
         })
     }
@@ -223,7 +223,7 @@ impl Lane {
     pub(crate) fn set_mode(&self, mode: LaneMode) {
         self.mode.send_replace(mode);
         self.wake();
-        self.moved.notify_one();
+        self.sendable.notify_one();
     }
 
     fn is_stopping(&self) -> bool {
@@ -240,6 +240,22 @@ impl Lane {
         tokio::select! {
             _ = stopping.wait_for(|stopping| *stopping) => {}
             _ = timeout(most, event.notified()) => {}
+        }
+    }
+
+    /// Waits this long, or until the lane stops.
+    async fn pause(&self, length: Duration) {
+        let mut stopping = self.stopping.subscribe();
+        // Both ends lead to another look.
+        let _ = timeout(length, stopping.wait_for(|stopping| *stopping)).await;
+    }
+
+    /// Waits for slots, at most this long, or until the lane stops.
+    async fn wait_for_slots(&self, most: Duration) {
+        let mut stopping = self.stopping.subscribe();
+        tokio::select! {
+            _ = stopping.wait_for(|stopping| *stopping) => {}
+            _ = timeout(most, self.member.holds_slots()) => {}
         }
     }
 
@@ -261,7 +277,7 @@ impl Lane {
 
     fn leave_flight(&self) {
         self.in_flight.fetch_sub(1, Ordering::Relaxed);
-        self.moved.notify_one();
+        self.sendable.notify_one();
     }
 
     pub(crate) fn in_flight(&self) -> u32 {
@@ -269,7 +285,7 @@ impl Lane {
     }
 
     pub(crate) fn reading(&self) -> LaneReading {
-        self.measurements.lock().reading(self.member.status())
+        self.measurements.lock().reading(self.member.status(), self.in_flight())
     }
 
     pub(crate) fn status(&self) -> MemberStatus {
@@ -306,6 +322,9 @@ impl LaneTasks {
             // Aborted attempts settle as ambiguous when they are dropped.
             self.tasks.shutdown().await;
         }
+        // A claim may have ended after the sender.
+        let unsent = self.lane.buffer.lock().take(usize::MAX);
+        self.lane.give_back(unsent);
         self.settling.shutdown().await;
         settle::flush(&self.lane).await;
         Arc::clone(&self.lane)

@@ -38,6 +38,9 @@ impl TypeSettings {
     /// The most requests in flight that can be configured. Each holds a record in memory.
     pub const IN_FLIGHT_MAX: u32 = 10_000;
 
+    /// The shortest lease on claimed records: several extensions may fail before it ends.
+    const CLAIM_LEASE_MIN: Duration = Duration::from_secs(2);
+
     /// The defaults for a record type.
     pub fn new(record_type: impl Into<String>) -> Self {
         TypeSettings {
@@ -55,8 +58,9 @@ impl TypeSettings {
         }
     }
 
-    /// The lease on claimed records: an attempt and half a minute. It is extended while attempts run.
+    /// The lease on claimed records: as long as the one on slots, so that a killed process's records and capacity come
+    /// back together. It is extended while records wait and attempts run.
     pub(crate) fn claim_lease(&self) -> Duration {
-        self.attempt_timeout.saturating_add(Duration::from_secs(30))
+        self.slot_lease.max(Self::CLAIM_LEASE_MIN)
     }
 }

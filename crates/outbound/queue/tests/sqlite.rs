@@ -197,6 +197,28 @@ async fn a_data_directory_has_one_owner() {
 }
 
 #[tokio::test]
+async fn claims_of_a_process_that_ended_come_back_when_the_next_one_opens_the_queue() {
+    let files = tempfile::tempdir().unwrap();
+    let path = files.path().join("data");
+    let store = open_with(&path, None).unwrap();
+    let queue = open_queue(&store).await;
+    queue.enqueue(vec![record("claimed"); 3]).await.unwrap();
+    let claimed = claim_all(&queue).await;
+    // Opening it again in the same process leaves its claims alone.
+    let same = open_queue(&store).await;
+    assert_eq!(claim_all(&same).await.len(), 0);
+    drop((same, queue, store));
+
+    let store = open_with(&path, None).unwrap();
+    let queue = open_queue(&store).await;
+    let again = claim_all(&queue).await;
+    assert_eq!(again.len(), 3, "long before the lease ends");
+    assert!(again.iter().all(|delivery| delivery.record.lapses == 1));
+    let stale = claimed.into_iter().map(|delivery| delivery.receipt).collect();
+    assert_eq!(queue.ack(stale).await.unwrap(), vec![SettleOutcome::StaleReceipt; 3]);
+}
+
+#[tokio::test]
 async fn a_backup_of_a_queue_in_use_has_its_records() {
     let files = tempfile::tempdir().unwrap();
     let (path, copy) = (files.path().join("data"), files.path().join("copy"));

@@ -42,6 +42,21 @@ fn a_refusal_says_exactly_when_enough_has_left() {
 }
 
 #[test]
+fn a_use_rounded_down_admits_one_more_while_a_unit_is_partly_inside() {
+    for (rounding, left) in [(Rounding::Up, 0), (Rounding::Down, 1)] {
+        let window = SlidingWindow::new(7, Period::MINUTE, 1).unwrap().rounded(rounding);
+        let mut t = Harness::new(Limit::new(window));
+        t.spend(5);
+        t.advance(secs(60));
+        t.spend(2);
+        t.advance(secs(18));
+        t.spend(1);
+        // 3 and 70 % of 5 are 6.5.
+        assert_eq!(t.left(), left, "{rounding:?}");
+    }
+}
+
+#[test]
 fn more_slices_forget_sooner() {
     let idle = |slices: u16| {
         let mut t = per_minute(10, slices);
@@ -262,6 +277,7 @@ struct History {
     slice: u64,
     slices: u64,
     count_refused: bool,
+    rounding: Rounding,
     seen: u64,
     units: Vec<(u64, u64)>,
 }
@@ -273,6 +289,7 @@ impl History {
             slice: length.div_ceil(u64::from(slices)),
             slices: u64::from(slices),
             count_refused,
+            rounding: Rounding::Up,
             seen: 0,
             units: Vec::new(),
         }
@@ -292,7 +309,11 @@ impl Model for History {
         let whole: u64 = (oldest + 1..=newest).map(|slice| self.count(slice)).sum();
         let passed = now.saturating_sub(newest * self.slice);
         let part = u128::from(self.count(oldest)) * u128::from(self.slice - passed);
-        let part = part.div_ceil(u128::from(self.slice));
+        let slice = u128::from(self.slice);
+        let part = match self.rounding {
+            Rounding::Up => part.div_ceil(slice),
+            Rounding::Down => part / slice,
+        };
         self.limit.saturating_sub(whole + u64::try_from(part).unwrap())
     }
 
@@ -332,11 +353,13 @@ proptest! {
         length in 1_000_000..=2_000_000_000_u64,
         slices in slices(),
         count_refused: bool,
+        rounding in prop_oneof![Just(Rounding::Up), Just(Rounding::Down)],
         steps in steps(22, ms(300), ms(1)),
     ) {
-        let mut model = History::new(limit, length, slices, count_refused);
+        let model = History::new(limit, length, slices, count_refused);
+        let mut model = History { rounding, ..model };
         let algorithm = SlidingWindow::new(limit, period(Nanos::new(length)), slices).unwrap();
-        let limit = Limit::new(algorithm.counting_refused(count_refused));
+        let limit = Limit::new(algorithm.counting_refused(count_refused).rounded(rounding));
         run_with_model(limit, &steps, &mut model);
     }
 

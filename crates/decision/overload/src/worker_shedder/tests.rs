@@ -87,6 +87,38 @@ fn critical_requests_are_kept_however_deep_the_overload_is() {
     assert!(levels().skip(384).all(|level| bench.shedder.judge(level, 9)));
 }
 
+/// How many of a category's levels are admitted.
+fn admitted_of(bench: &Bench, category: Category) -> usize {
+    let own = levels().filter(|level| level.category() == category);
+    own.filter(|level| bench.shedder.judge(*level, 9)).count()
+}
+
+#[test]
+fn four_categories_are_shed_in_order_and_restored_in_the_opposite_one() {
+    let mut bench = Bench::new();
+    let (mut shed, mut restored) = (Vec::new(), Vec::new());
+    let order = [Category::Test, Category::Get, Category::Post, Category::Critical];
+    // The load rises to twenty times the capacity, and falls again.
+    for step in 0..4 * 240 {
+        bench.run(1.0 + f64::from(step) / 50.0, CallerMode::Enforce, 1);
+        for category in order {
+            if admitted_of(&bench, category) == 0 && !shed.contains(&category) {
+                shed.push(category);
+            }
+        }
+    }
+    assert_eq!(shed, order[..3], "critical requests are kept");
+    for step in 0..4 * 240 {
+        bench.offer_fraction(1.0 - f64::from(step) / 960.0, 20.0, 1);
+        for category in shed.iter().rev() {
+            if admitted_of(&bench, *category) == 128 && !restored.contains(category) {
+                restored.push(*category);
+            }
+        }
+    }
+    assert_eq!(restored, [Category::Post, Category::Get, Category::Test]);
+}
+
 #[test]
 fn everything_is_admitted_within_ten_seconds_after_an_overload_and_stays_admitted() {
     for load in [0.9, 0.5, 0.1, 0.01] {

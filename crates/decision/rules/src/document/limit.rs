@@ -271,6 +271,7 @@ impl LimitKeys {
         window: Option<Window>,
     ) -> Option<Algorithm> {
         let count_refused = self.count_refused.unwrap_or_default();
+        let rounding = self.rounding.map(|word| word.0).unwrap_or_default();
         let amount = amount?;
         let made = match (name, window) {
             (AlgorithmName::Concurrency, _) => {
@@ -296,7 +297,7 @@ impl LimitKeys {
             (AlgorithmName::SlidingWindow, Some(Window::Every(period))) => {
                 let slices = self.buckets.and_then(|buckets| u16::try_from(buckets).ok());
                 SlidingWindow::new(amount, period, slices.unwrap_or(1))
-                    .map(|window| window.counting_refused(count_refused).into())
+                    .map(|window| window.counting_refused(count_refused).rounded(rounding).into())
             }
         };
         let refuse = |error: tidegate_algorithms::ParameterError| {

@@ -12,8 +12,9 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use tidegate_algorithms::{
-    Algorithm, CalendarUnit, Decision, FixedWindow, LeakyBucket, Limit, Period, SlicesState,
-    SlidingWindow, Soft, SoftState, State, Timestamp, TokenBucket, Window, WindowState,
+    Algorithm, CalendarUnit, Decision, FixedWindow, LeakyBucket, Limit, Period, Rounding,
+    SlicesState, SlidingWindow, Soft, SoftState, State, Timestamp, TokenBucket, Window,
+    WindowState,
 };
 use tidegate_stores::{
     Answers, Batch, Charge, Check, CounterStore, Fingerprint, Fingerprinter, Key, Role, Verb,
@@ -83,6 +84,8 @@ fn slices() -> Vec<Limit> {
         Limit::new(sliding(1_000_000_007, Period::MINUTE, 1)),
         Limit::new(sliding(COUNT_MAX, Period::HOUR, 2)),
         Limit::new(sliding(5, Period::MINUTE, 1).counting_refused(true)),
+        Limit::new(sliding(7, Period::SECOND, 4).rounded(Rounding::Down)),
+        Limit::new(sliding(1_000_000_007, Period::SECOND, 4).rounded(Rounding::Down)),
         Limit::new(sliding(5, Period::SECOND, 4)).with_soft(soft()),
     ]
 }

@@ -76,3 +76,36 @@ async fn many_processes_on_one_key_admit_exactly_the_limit() {
         assert_eq!(admitted.iter().sum::<u64>(), room, "{name}: {said}");
     }
 }
+
+#[tokio::test]
+async fn a_counter_that_is_read_and_then_written_loses_an_update_and_a_check_does_not() {
+    let server = Server::redis();
+    let read =
+        || server.ask(&["GET", "counter"]).text().and_then(|count| count.parse::<u64>().ok());
+    server.tell(&["SET", "counter", "3"]);
+    // Two processes read before either writes.
+    let seen = [read(), read()];
+    for count in seen.into_iter().flatten() {
+        server.tell(&["SET", "counter", &(count + 1).to_string()]);
+    }
+    assert_eq!(read(), Some(4), "of two requests one is counted");
+
+    let stores =
+        [Arc::new(connected(&server.url()).await), Arc::new(connected(&server.url()).await)];
+    for (name, limit, room) in lasting() {
+        let most = Check { holder: Holder(1), ..check(name, &limit, room - 4) };
+        assert!(one(&stores[0], Verb::Check, most).await.is_admitted(), "{name}");
+        let calls = (2..12).zip(stores.iter().cycle()).map(|(holder, store)| {
+            let (store, limit) = (Arc::clone(store), limit.clone());
+            tokio::spawn(async move {
+                let asked = Check { holder: Holder(holder), ..check(name, &limit, 1) };
+                one(&store, Verb::Check, asked).await.is_admitted()
+            })
+        });
+        let mut admitted = 0;
+        for call in calls.collect::<Vec<_>>() {
+            admitted += u64::from(call.await.expect("no call panics"));
+        }
+        assert_eq!(admitted, 4, "{name}: all that was left, and no more");
+    }
+}

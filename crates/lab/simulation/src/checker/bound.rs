@@ -111,12 +111,13 @@ impl LogBound {
     }
 }
 
-/// At most the limit in a period less one slice, and at most twice the limit less one in a period.
+/// At most the limit in a period less one slice, and at most twice the limit in a period; one less if use is rounded up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SlidingBound {
     pub(crate) limit: u64,
     pub(crate) period: u64,
     pub(crate) buckets: u64,
+    pub(crate) rounds_down: bool,
 }
 
 impl SlidingBound {
@@ -128,7 +129,7 @@ impl SlidingBound {
             return Err(format!("{inside} admitted in a period less a slice, of {}", self.limit));
         }
         let whole = sum_within(admissions, self.period.saturating_sub(1));
-        let most = (2 * self.limit).saturating_sub(1);
+        let most = (2 * self.limit).saturating_sub(u64::from(!self.rounds_down));
         if whole > most {
             return Err(format!("{whole} admitted in {} ns, of at most {most}", self.period));
         }
@@ -237,10 +238,10 @@ mod tests {
 
     #[test]
     fn a_sliding_window_beyond_either_bound_is_caught() {
-        let bound = SlidingBound { limit: 2, period: SECOND, buckets: 4 };
+        let bound = SlidingBound { limit: 2, period: SECOND, buckets: 4, rounds_down: false };
         assert_eq!(bound.check(&all([0, 0, 751])), Ok(()));
         assert!(bound.check(&all([0, 0, 750])).is_err());
-        let bound = SlidingBound { limit: 2, period: SECOND, buckets: 1 };
+        let bound = SlidingBound { limit: 2, period: SECOND, buckets: 1, rounds_down: false };
         assert_eq!(bound.check(&all([0, 0, 999])), Ok(()));
         assert!(bound.check(&all([0, 0, 998, 999])).is_err());
     }

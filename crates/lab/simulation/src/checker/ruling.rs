@@ -168,8 +168,8 @@ impl NeededRefusal {
                 let sum = sum_within(&with, period.saturating_sub(1));
                 (sum, sum > limit)
             }
-            Kind::SlidingWindow { period, buckets, .. } => {
-                let slice = SlidingBound { limit, period, buckets }.slice();
+            Kind::SlidingWindow { period, buckets, rounds_down, .. } => {
+                let slice = SlidingBound { limit, period, buckets, rounds_down }.slice();
                 let sum = sum_within(&with, slice.saturating_mul(buckets + 1));
                 (sum, sum > limit)
             }
@@ -326,7 +326,7 @@ mod tests {
             Kind::LeakyBucket { amount: 1, period, queue: limit - 1 },
             Kind::FixedWindow { limit, window: Window::Every(period), count_refused },
             Kind::SlidingLog { limit, period, count_refused },
-            Kind::SlidingWindow { limit, period, buckets: 2, count_refused },
+            Kind::SlidingWindow { limit, period, buckets: 2, count_refused, rounds_down: false },
             Kind::Concurrency { limit, time_to_live: period },
         ];
         for kind in kinds {

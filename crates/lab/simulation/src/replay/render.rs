@@ -13,7 +13,7 @@ use crate::overload::{Format, Table};
 
 use super::report::{LimitResult, RefusedRow, ReplayReport, SetResult};
 use blocks::Block;
-use line_chart::{ChartLine, LineChart};
+pub use line_chart::{ChartLine, LineChart};
 
 /// Rows of a table in the report; the JSON has them all.
 const ROWS_MAX: usize = 50;

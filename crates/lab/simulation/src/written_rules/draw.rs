@@ -168,7 +168,13 @@ fn draw_terms(chance: &mut Chance) -> Terms {
         Kind::LeakyBucket { amount: 1, period: SECOND, queue: 1 },
         Kind::FixedWindow { limit: 1, window: Window::Every(SECOND), count_refused: false },
         Kind::SlidingLog { limit: 1, period: SECOND, count_refused: false },
-        Kind::SlidingWindow { limit: 1, period: SECOND, buckets: 1, count_refused: false },
+        Kind::SlidingWindow {
+            limit: 1,
+            period: SECOND,
+            buckets: 1,
+            count_refused: false,
+            rounds_down: false,
+        },
         Kind::Concurrency { limit: 1, time_to_live: SECOND },
     ];
     let kind = *chance.pick(&KINDS);
@@ -203,7 +209,8 @@ fn draw_terms_like(chance: &mut Chance, terms: Terms) -> Terms {
         Kind::SlidingLog { .. } => Kind::SlidingLog { limit, period, count_refused },
         Kind::SlidingWindow { .. } => {
             let buckets = if chance.one_in(3) { chance.between(2, 64) } else { 1 };
-            Kind::SlidingWindow { limit, period, buckets, count_refused }
+            let rounds_down = chance.one_in(3);
+            Kind::SlidingWindow { limit, period, buckets, count_refused, rounds_down }
         }
         Kind::Concurrency { .. } => Kind::Concurrency { limit, time_to_live: period },
     };

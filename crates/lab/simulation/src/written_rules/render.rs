@@ -154,8 +154,9 @@ fn write_kind(f: &mut fmt::Formatter<'_>, kind: Kind) -> fmt::Result {
         Kind::SlidingLog { limit, period, .. } => {
             write!(f, ", requests_per_unit: {limit}, {}", per(period))
         }
-        Kind::SlidingWindow { limit, period, buckets, .. } => {
-            write!(f, ", requests_per_unit: {limit}, {}, buckets: {buckets}", per(period))
+        Kind::SlidingWindow { limit, period, buckets, rounds_down, .. } => {
+            write!(f, ", requests_per_unit: {limit}, {}, buckets: {buckets}", per(period))?;
+            f.write_str(if rounds_down { ", rounding: down" } else { "" })
         }
         Kind::Concurrency { limit, time_to_live } => {
             let millis = time_to_live / MILLISECOND;

@@ -16,7 +16,7 @@ pub(crate) enum Kind {
     LeakyBucket { amount: u64, period: u64, queue: u64 },
     FixedWindow { limit: u64, window: Window, count_refused: bool },
     SlidingLog { limit: u64, period: u64, count_refused: bool },
-    SlidingWindow { limit: u64, period: u64, buckets: u64, count_refused: bool },
+    SlidingWindow { limit: u64, period: u64, buckets: u64, count_refused: bool, rounds_down: bool },
     Concurrency { limit: u64, time_to_live: u64 },
 }
 

@@ -90,6 +90,7 @@ impl Run {
                 self.log.push(Arrival {
                     received: sent,
                     judged: now,
+                    departed: Some(sent),
                     id: Some(record.to_string().into()),
                     attempt: None,
                     slot: None,

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use http::{HeaderMap, Request, Response};
 use http_body_util::{BodyExt, Full, Limited};
+use tidegate_algorithms::Timestamp;
 use tidegate_capacity::Cost;
 use tidegate_server::RequestBody;
 use tokio::time::sleep;
@@ -24,6 +25,9 @@ const BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const ATTEMPT: HeaderName = HeaderName::from_static("tidegate-attempt");
 const SLOT: HeaderName = HeaderName::from_static("tidegate-slot");
+const DEPARTED: HeaderName = HeaderName::from_static("departed-ns");
+/// Requests with this field always fail.
+const POISON: HeaderName = HeaderName::from_static("x-poison");
 const UNITS: HeaderName = HeaderName::from_static("x-units");
 const CHARGE: HeaderName = HeaderName::from_static("x-request-charge");
 const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
@@ -52,9 +56,11 @@ pub(super) async fn serve(
     };
     let visit = Visit {
         received,
+        departed: number(&head.headers, &DEPARTED).map(Timestamp::from_nanos),
         id: text(&head.headers, &IDEMPOTENCY_KEY).map(Into::into),
         attempt: number(&head.headers, &ATTEMPT),
         slot: text(&head.headers, &SLOT).and_then(read_slot),
+        poison: head.headers.contains_key(&POISON),
         cost,
     };
     let ruling = state.rule(visit);

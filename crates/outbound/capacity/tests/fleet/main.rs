@@ -4,7 +4,7 @@
 
 mod simulation;
 
-use simulation::{Faults, Fleet, SECOND, Scene, scene};
+use simulation::{Defect, Faults, Fleet, SECOND, Scene, scene};
 use tidegate_capacity::{CapacityDocument, Dimension, StoreLost, TargetLimit, TargetLimits};
 
 const ALL_FAULTS: Faults =
@@ -35,6 +35,21 @@ fn no_fault_makes_the_fleet_exceed_the_limit() {
     for seed in 0..40 {
         let fleet = play(Scene { faults: ALL_FAULTS, store_clock: seed % 2 == 0, ..scene() }, seed);
         assert!(fleet.units_sent() > 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn the_checks_find_every_defect_that_is_put_in_on_purpose() {
+    for defect in Defect::ALL {
+        let is_found = |seed: u64| {
+            let defect = Some(defect);
+            let store_clock = seed.is_multiple_of(2);
+            let mut fleet =
+                Fleet::new(Scene { defect, faults: ALL_FAULTS, store_clock, ..scene() }, seed);
+            fleet.run();
+            fleet.is_broken()
+        };
+        assert!((0..40).any(is_found), "{defect:?} is not found");
     }
 }
 

@@ -6,11 +6,11 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use tidegate_algorithms::Timestamp;
+use tidegate_algorithms::{Nanos, Timestamp};
 use tidegate_capacity::{
-    BrakeReport, CapacityDocument, Cost, Departure, Dimension, DocumentReading, LeaseHolder,
-    MemberTerms, NewTarget, Pace, PreparedHeartbeat, StoreLost, TargetLimit, TargetLimits,
-    TargetPacer,
+    BeatSchedule, BrakeReport, CapacityDocument, Cost, Departure, Dimension, DocumentReading,
+    LeaseHolder, MemberTerms, NewTarget, Pace, PreparedHeartbeat, StoreLost, TargetLimit,
+    TargetLimits, TargetPacer, UsableShare,
 };
 
 pub(crate) const SECOND: u64 = 1_000_000_000;
@@ -56,6 +56,31 @@ pub(crate) struct Faults {
     pub(crate) limit_changes: u64,
 }
 
+/// A mistake that is put in on purpose, to show that the checks find it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Defect {
+    /// Members count their lease from five seconds too late.
+    LongLease,
+    /// Members send on after the end of their lease, until the store answers.
+    IgnoredEnd,
+    /// The store replaces documents that changed since they were read.
+    BlindWrites,
+    /// A store that forgot everything gives slots at once.
+    NoSettling,
+    /// A member that was frozen or idle catches up on five seconds.
+    Credit,
+}
+
+impl Defect {
+    pub(crate) const ALL: [Defect; 5] = [
+        Defect::LongLease,
+        Defect::IgnoredEnd,
+        Defect::BlindWrites,
+        Defect::NoSettling,
+        Defect::Credit,
+    ];
+}
+
 pub(crate) struct Scene {
     pub(crate) limit: u64,
     pub(crate) slots: u16,
@@ -68,10 +93,13 @@ pub(crate) struct Scene {
     /// An amount over a window of this many seconds, if there is a quota.
     pub(crate) quota: Option<(u64, u64)>,
     pub(crate) faults: Faults,
+    pub(crate) defect: Option<Defect>,
 }
 
 enum Event {
     Beat(usize),
+    /// Another member's write came first.
+    Repeat(usize),
     Read(usize, Timestamp),
     Prepare(usize, Timestamp, Option<(Vec<u8>, u64)>, u64),
     Write(usize, PreparedHeartbeat, Option<u64>),
@@ -97,6 +125,9 @@ pub(crate) struct Member {
     pub(crate) holder: LeaseHolder,
     pub(crate) pacer: TargetPacer,
     pub(crate) limits: TargetLimits,
+    pub(crate) schedule: BeatSchedule,
+    /// The races that its present heartbeat lost.
+    pub(crate) races: u64,
     /// Its clock differs from the true time by this much.
     pub(crate) offset: u64,
     pub(crate) frozen_until: u64,
@@ -127,6 +158,8 @@ pub(crate) struct Fleet {
     /// The limits that the document had, and since when.
     pub(crate) limits_known: Vec<(u64, u64)>,
     pub(crate) figures: StoreFigures,
+    /// Instants at which a slot had two members that could use it.
+    pub(crate) violations: Vec<String>,
 }
 
 /// What members asked of the store.
@@ -159,6 +192,7 @@ impl Fleet {
             granted_ms: 0,
             limits_known: vec![(0, scene.limit)],
             figures: StoreFigures::default(),
+            violations: Vec::new(),
             scene,
         };
         for _ in 0..fleet.scene.members {
@@ -175,11 +209,15 @@ impl Fleet {
         let mut holder = LeaseHolder::new(MemberTerms { store_lost, reserve, ..named });
         holder.set_wants(self.scene.slots);
         let next_cost = 1 + self.random.below(self.scene.cost_max);
+        let (offset, start) = (self.random.below(1_000 * SECOND), self.random.below(SECOND));
+        let starts_at = Timestamp::from_nanos(self.now + offset + start);
         self.members.push(Member {
+            schedule: BeatSchedule::new(starts_at),
+            races: 0,
             holder,
             pacer: TargetPacer::new(&self.limits),
             limits: self.limits.clone(),
-            offset: self.random.below(1_000 * SECOND),
+            offset,
             frozen_until: 0,
             alive: true,
             beating: false,
@@ -188,7 +226,6 @@ impl Fleet {
             next_cost,
             missing: false,
         });
-        let start = self.random.below(SECOND);
         self.after(start, Event::Beat(index));
     }
 
@@ -235,6 +272,7 @@ impl Fleet {
     fn handle(&mut self, event: Event) {
         match event {
             Event::Beat(member)
+            | Event::Repeat(member)
             | Event::Prepare(member, ..)
             | Event::Confirm(member, _)
             | Event::Send(member)
@@ -243,6 +281,7 @@ impl Fleet {
                 drop(event);
             }
             Event::Beat(member)
+            | Event::Repeat(member)
             | Event::Prepare(member, ..)
             | Event::Confirm(member, _)
             | Event::Send(member)
@@ -252,18 +291,18 @@ impl Fleet {
                 self.after(delay, event);
             }
             Event::Beat(member) => {
-                let read_at = self.clock(member);
                 if self.members[member].beating {
                     // The last heartbeat was not confirmed.
-                    self.members[member].holder.fail(read_at);
+                    let now = self.clock(member);
+                    self.members[member].holder.fail(now);
                     self.send_soon(member);
                 }
                 self.members[member].beating = true;
                 self.figures.heartbeats += 1;
-                self.retry_later(member);
-                let delay = self.travel();
-                self.after(delay, Event::Read(member, read_at));
+                self.plan_next_beat(member);
+                self.begin_beat(member);
             }
+            Event::Repeat(member) => self.begin_beat(member),
             Event::Read(member, read_at) => {
                 let store_time = if self.scene.store_clock { self.now / MILLI } else { 0 };
                 let reading = self.store.clone();
@@ -280,8 +319,14 @@ impl Fleet {
                     return;
                 }
                 self.figures.writes += 1;
-                if self.store.as_ref().map(|(_, version)| *version) != expected {
+                let changed = self.store.as_ref().map(|(_, version)| *version) != expected;
+                if changed && !self.has(Defect::BlindWrites) {
                     self.figures.conflicts += 1;
+                    self.members[member].races += 1;
+                    if self.members[member].races < 8 && self.arrives() {
+                        let delay = self.travel() + self.random.below(10 * MILLI);
+                        self.after(delay, Event::Repeat(member));
+                    }
                     return;
                 }
                 self.version += 1;
@@ -306,10 +351,19 @@ impl Fleet {
     }
 
     /// The next heartbeat, whether or not this one succeeds.
-    fn retry_later(&mut self, member: usize) {
-        let jitter = u32::try_from(self.random.below(1_000_000)).unwrap();
-        let pause = self.members[member].holder.pause(jitter).get();
-        self.after(pause, Event::Beat(member));
+    fn plan_next_beat(&mut self, member: usize) {
+        let (now, random) = (self.clock(member), self.random.next());
+        let state = &mut self.members[member];
+        let (period, lost) = (state.holder.period(), state.races > 0);
+        state.races = 0;
+        let next = state.schedule.next(now, period, lost, random);
+        self.after(next.since(now).get(), Event::Beat(member));
+    }
+
+    fn begin_beat(&mut self, member: usize) {
+        let read_at = self.clock(member);
+        let delay = self.travel();
+        self.after(delay, Event::Read(member, read_at));
     }
 
     fn prepare(
@@ -327,9 +381,11 @@ impl Fleet {
             pools: Vec::new(),
             incarnation: self.incarnations,
             epoch: self.now / SECOND,
-            may_have_holders: true,
+            may_have_holders: !self.has(Defect::NoSettling),
         };
         let now = self.clock(member);
+        let late = if self.has(Defect::LongLease) { 5 * SECOND } else { 0 };
+        let read_at = read_at.after(Nanos::new(late));
         let state = &mut self.members[member];
         // Slots are given back only when their use has passed.
         let wants = if state.pacer.is_idle(now) { state.wants } else { state.wants.max(1) };
@@ -345,8 +401,25 @@ impl Fleet {
         self.after(delay, Event::Write(member, prepared, expected));
     }
 
+    fn has(&self, defect: Defect) -> bool {
+        self.scene.defect == Some(defect)
+    }
+
+    /// What a member may use now.
+    fn usable(&self, member: usize) -> UsableShare {
+        let holder = &self.members[member].holder;
+        let usable = holder.usable(self.clock(member));
+        match holder.grant() {
+            Some(grant) if self.has(Defect::IgnoredEnd) => {
+                let slots = u16::try_from(grant.slots.len()).unwrap();
+                UsableShare { slots, ends: Timestamp::MAX, ..usable }
+            }
+            _ => usable,
+        }
+    }
+
     fn pace(&self, member: usize) -> Pace {
-        let slots = self.members[member].holder.usable(self.clock(member)).slots;
+        let slots = self.usable(member).slots;
         Pace { slots, level_ppm: Pace::UTILISATION_DEFAULT }
     }
 
@@ -402,13 +475,14 @@ impl Fleet {
     fn send(&mut self, member: usize) {
         self.update_pace(member);
         let now = self.clock(member);
+        let ends = self.usable(member).ends;
+        let credit = if self.has(Defect::Credit) { 5 * SECOND } else { 0 };
         let state = &mut self.members[member];
         state.sending = false;
         if state.wants == 0 {
             return;
         }
         let cost = Cost::units(state.next_cost);
-        let ends = state.holder.usable(now).ends;
         let Departure::At(at) = state.pacer.earliest(cost, now, ends) else {
             return;
         };
@@ -425,7 +499,7 @@ impl Fleet {
             return;
         }
         state.holder.spend(cost, now);
-        state.pacer.depart(cost, now);
+        state.pacer.depart(cost, Timestamp::from_nanos(now.as_nanos().saturating_sub(credit)));
         self.sent.push((self.now, state.next_cost));
         let next_cost = 1 + self.random.below(self.scene.cost_max);
         self.members[member].next_cost = next_cost;
@@ -478,15 +552,29 @@ impl Fleet {
             for lease in member.holder.slots(now) {
                 held += 1;
                 let owner = &mut owners[usize::from(lease.slot)];
-                assert_eq!(*owner, None, "slot {} is used by two members", lease.slot);
+                if owner.is_some() {
+                    let text = format!("slot {} is used by two members at {now:?}", lease.slot);
+                    self.violations.push(text);
+                }
                 *owner = Some(index);
             }
         }
         self.granted_ms += held * 1_000 / u64::from(self.scene.slots);
     }
 
-    /// Checks every window of a second against the highest limit that members may know.
+    /// Checks every slot, and every window of a second against the highest limit that members may know.
     pub(crate) fn check_windows(&self, seed: u64) {
+        let found = self.violations.first().cloned().or_else(|| self.crowded_window());
+        assert_eq!(found, None, "seed {seed}");
+    }
+
+    /// Whether a promise was broken.
+    pub(crate) fn is_broken(&self) -> bool {
+        !self.violations.is_empty() || self.crowded_window().is_some()
+    }
+
+    /// The first second that holds more than the limit.
+    fn crowded_window(&self) -> Option<String> {
         let (mut first, mut inside) = (0, 0);
         for (at, cost) in &self.sent {
             inside += cost;
@@ -495,8 +583,11 @@ impl Fleet {
                 first += 1;
             }
             let limit = self.highest_limit(*at);
-            assert!(inside <= limit, "seed {seed}: {inside} in a second, limit {limit}, at {at}");
+            if inside > limit {
+                return Some(format!("{inside} in a second, limit {limit}, at {at}"));
+            }
         }
+        None
     }
 
     /// Checks every window of the quota.
@@ -536,5 +627,6 @@ pub(crate) fn scene() -> Scene {
         reserve: 0,
         quota: None,
         faults: Faults::default(),
+        defect: None,
     }
 }

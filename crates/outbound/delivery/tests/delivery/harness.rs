@@ -116,7 +116,7 @@ pub(crate) fn attempt(number: u64, payload: Payload) -> Attempt {
         job: None,
         payload,
     };
-    Attempt { record, number: 1, slot: None }
+    Attempt { record, number: 1, slot: None, departed: Timestamp::EPOCH }
 }
 
 /// Makes one attempt.

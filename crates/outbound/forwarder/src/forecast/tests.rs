@@ -7,7 +7,13 @@ fn units_limit(amount: u64) -> TargetLimits {
 fn steady(seconds: usize, done: u64) -> RateHistory {
     let mut history = RateHistory::default();
     for _ in 0..seconds {
-        history.push(SecondCounts { attempts: done, done, arrived: 0 });
+        history.push(SecondCounts {
+            attempts: done,
+            finished: done,
+            done,
+            arrived: 0,
+            granted: 0.0,
+        });
     }
     history
 }
@@ -17,6 +23,7 @@ fn input(history: &RateHistory) -> ForecastInput<'_> {
         left: Cost { operations: 10_000, bytes: 0, units: 100_000 },
         granted: Cost { operations: u64::MAX, bytes: u64::MAX, units: 19_600_000 },
         history,
+        in_flight: 0,
         latency: Duration::from_millis(20),
         cause: BindingCause::Limit,
         stalled_for: None,
@@ -102,7 +109,13 @@ fn a_steady_history_narrows_the_interval() {
 #[test]
 fn retries_lengthen_the_forecast() {
     let mut history = RateHistory::default();
-    history.push(SecondCounts { attempts: 200, done: 100, arrived: 0 });
+    history.push(SecondCounts {
+        attempts: 210,
+        finished: 200,
+        done: 100,
+        arrived: 0,
+        granted: 0.0,
+    });
     let expected = forecast(&input(&history)).expected().unwrap();
     assert!((expected.as_secs_f64() - 10.224).abs() < 0.01, "{expected:?}");
 }
@@ -111,7 +124,13 @@ fn retries_lengthen_the_forecast() {
 fn a_queue_that_gets_more_than_it_sends_grows() {
     let mut history = RateHistory::default();
     for _ in 0..10 {
-        history.push(SecondCounts { attempts: 100, done: 100, arrived: 150 });
+        history.push(SecondCounts {
+            attempts: 100,
+            finished: 100,
+            done: 100,
+            arrived: 150,
+            granted: 0.0,
+        });
     }
     assert_eq!(forecast(&input(&history)), Outlook::Growing);
 }
@@ -119,7 +138,13 @@ fn a_queue_that_gets_more_than_it_sends_grows() {
 #[test]
 fn a_single_import_does_not_count_as_growth() {
     let mut history = steady(4, 100);
-    history.push(SecondCounts { attempts: 100, done: 100, arrived: 10_000 });
+    history.push(SecondCounts {
+        attempts: 100,
+        finished: 100,
+        done: 100,
+        arrived: 10_000,
+        granted: 0.0,
+    });
     assert!(matches!(forecast(&input(&history)), Outlook::Clears { .. }));
 }
 
@@ -135,4 +160,43 @@ fn a_closed_target_stalls_until_it_opens() {
     assert_eq!(forecast(&ForecastInput { left: none, ..held }), Outlook::Done);
     let text = forecast(&held).view(BindingCause::Hold).summary;
     assert_eq!(text, "stalled (hold) for another 30.0 s");
+}
+
+/// Seconds in which this many of the granted records were sent.
+fn used(seconds: usize, attempts: u64, granted: f64) -> RateHistory {
+    let mut history = RateHistory::default();
+    for _ in 0..seconds {
+        let counts =
+            SecondCounts { attempts, finished: attempts, done: attempts, arrived: 0, granted };
+        history.push(counts);
+    }
+    history
+}
+
+#[test]
+fn a_machine_that_is_too_slow_for_its_share_lengthens_the_forecast_after_a_second() {
+    let history = used(1, 980, 1_960.0);
+    let expected = forecast(&input(&history)).expected().unwrap().as_secs_f64();
+    assert!((10.0..10.3).contains(&expected), "{expected}");
+}
+
+#[test]
+fn a_changed_share_shows_at_once() {
+    // Twenty seconds at half of the slots, all of it used; now all slots are granted.
+    let history = used(20, 980, 980.0);
+    let expected = forecast(&input(&history)).expected().unwrap().as_secs_f64();
+    assert!((expected - 5.122).abs() < 0.01, "{expected}");
+}
+
+#[test]
+fn a_few_records_prove_little_about_the_rate() {
+    let history = used(1, 0, 1.0);
+    assert!(history.used_part() > 0.95, "{}", history.used_part());
+}
+
+#[test]
+fn records_in_flight_need_only_their_answers() {
+    let history = RateHistory::default();
+    let all = ForecastInput { in_flight: 10_000, ..input(&history) };
+    assert_eq!(forecast(&all).expected(), Some(Duration::from_millis(20)));
 }

@@ -36,6 +36,11 @@ impl Drop for AttemptGuard {
 
 pub(super) async fn attempt(mut guard: AttemptGuard, records: Vec<Attempt>, permit: Permit) {
     let lane = Arc::clone(&guard.lane);
+    if !permit.is_leased() {
+        // The process was frozen since the turn: another one may have the slots by now.
+        lane.return_unsent(guard.receipts.drain(..).map(|(receipt, _)| receipt));
+        return;
+    }
     let began = lane.clock.now();
     let processed = timeout(lane.settings.attempt_timeout, lane.processor.process(&records)).await;
     let took = lane.clock.now().since(began);
@@ -84,6 +89,18 @@ fn real_cost(records: &[Attempt], results: &[AttemptResult]) -> Option<Cost> {
 }
 
 impl Lane {
+    /// Returns records to the queue that were not sent.
+    fn return_unsent(&self, receipts: impl Iterator<Item = Receipt>) {
+        for receipt in receipts {
+            add(&self.counts.stale, 1);
+            let not_before = self.clock.now();
+            self.settle_later(
+                receipt,
+                Settlement::Nack { not_before, charge: AttemptCharge::Free },
+            );
+        }
+    }
+
     fn judge_health(&self, results: &[AttemptResult]) {
         let mut health = self.health.lock();
         let failed = |result: &AttemptResult| {

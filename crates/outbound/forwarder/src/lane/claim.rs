@@ -21,8 +21,8 @@ const CLAIM_MAX: u64 = 1_000;
 const LOOK_OWN: Duration = Duration::from_secs(1);
 /// How often a shared queue is looked at.
 const LOOK_SHARED: Duration = Duration::from_millis(250);
-/// How often a lane without slots looks again.
-const LOOK_SLOTS: Duration = Duration::from_millis(50);
+/// How often a lane without slots looks again, unless it gets some: after the store was lost, it may send without.
+const LOOK_SLOTS: Duration = Duration::from_millis(250);
 /// The pause after a failed claim.
 const ERROR_PAUSE: Duration = Duration::from_millis(500);
 
@@ -36,11 +36,11 @@ pub(super) async fn run(lane: Arc<Lane>) {
         }
         let status = lane.status();
         if status.slots == 0 {
-            lane.wait(&lane.moved, LOOK_SLOTS).await;
+            lane.wait_for_slots(LOOK_SLOTS).await;
             continue;
         }
         let Some(budget) = lane.claim_budget(&status) else {
-            lane.wait(&lane.moved, QUANTUM / 4).await;
+            lane.pause(QUANTUM / 4).await;
             continue;
         };
         match lane.queue.claim(budget).await {
@@ -100,7 +100,7 @@ impl Lane {
             self.accept(delivery, fresh_waits);
         }
         if taken > 0 {
-            self.moved.notify_one();
+            self.sendable.notify_one();
         } else if claim.withheld.is_some() && self.buffer.lock().is_empty() {
             // The next record costs more than the next moments allow: take it alone.
             self.claim_alone(budget.lease).await;
@@ -120,7 +120,7 @@ impl Lane {
                 for delivery in claim.deliveries {
                     self.accept(delivery, false);
                 }
-                self.moved.notify_one();
+                self.sendable.notify_one();
             }
             Err(_) => add(&self.counts.queue_errors, 1),
         }

@@ -1,6 +1,6 @@
 //! Measurements of a lane: its rate each second, the time of attempts, the adaptive limit on requests in flight.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate_algorithms::{Nanos, Timestamp};
@@ -10,7 +10,7 @@ use tidegate_overload::{AdaptiveLimit, AdaptiveSettings, WindowSample};
 use super::Lane;
 use crate::forecast::{
     BindingCause, ForecastInput, GRANT_SPAN, Outlook, RateHistory, SecondCounts, SenderState,
-    binding_cause, forecast,
+    binding_cause, forecast, seconds_at,
 };
 
 /// The length of a window.
@@ -57,10 +57,40 @@ struct WindowCounts {
     in_flight_max: u64,
     looks: u32,
     full_looks: u32,
-    /// Totals at its beginning: attempts, records done, records live.
-    attempts: u64,
-    done: u64,
+    granted: GrantedRate,
+    /// Totals at its beginning, and the records live.
+    totals: LaneTotals,
     live: u64,
+}
+
+/// The rate that the leases of this process allowed, as long as nothing interrupted it.
+#[derive(Debug, Default)]
+struct GrantedRate {
+    slots: Option<u16>,
+    records_per_second: f64,
+    interrupted: bool,
+}
+
+impl GrantedRate {
+    /// Looks at the share. `sending` says that there is work and that nothing stops it.
+    fn look(&mut self, status: &MemberStatus, left: Cost, sending: bool) {
+        let granted = status.allowance_of(status.slots, status.brake_ppm, GRANT_SPAN);
+        let rate = left.operations as f64 / seconds_at(left, granted);
+        let same_share = self.slots.is_none_or(|slots| slots == status.slots);
+        let counts = sending && same_share && rate.is_finite() && rate > 0.0;
+        self.interrupted |= !counts;
+        self.slots = Some(status.slots);
+        self.records_per_second += rate;
+    }
+
+    /// The mean of so many looks; zero if the share changed or there was nothing to send.
+    fn mean(&self, looks: u32) -> f64 {
+        if self.interrupted || looks == 0 {
+            0.0
+        } else {
+            self.records_per_second / f64::from(looks)
+        }
+    }
 }
 
 /// The measurements as others see them.
@@ -75,6 +105,7 @@ pub(crate) struct LaneReading {
     pub(crate) latency: Duration,
     history: RateHistory,
     granted: Cost,
+    in_flight: u32,
     stalled_for: Option<Duration>,
 }
 
@@ -89,6 +120,7 @@ impl LaneReading {
             left,
             granted: self.granted,
             history: &self.history,
+            in_flight: self.in_flight,
             latency: self.latency,
             cause,
             stalled_for: self.stalled_for,
@@ -172,6 +204,10 @@ impl Measurements {
             () if window.full_looks * 2 > window.looks => SenderState::AtConcurrency,
             () => SenderState::Sending,
         };
+        let sending = matches!(self.state, SenderState::Sending | SenderState::AtConcurrency);
+        let sending = sending && !self.is_idle(now);
+        let window = &mut self.window;
+        window.granted.look(&lane.status(), left, sending);
         let Some(began) = window.began else {
             self.begin_window(lane, left, now);
             return;
@@ -184,21 +220,18 @@ impl Measurements {
     }
 
     fn begin_window(&mut self, lane: &Lane, left: Cost, now: Timestamp) {
-        let (attempts, done) = totals(lane);
-        let began = Some(now);
         self.window = WindowCounts {
-            began,
-            attempts,
-            done,
+            began: Some(now),
+            totals: LaneTotals::of(lane),
             live: left.operations,
             ..WindowCounts::default()
         };
     }
 
     fn end_window(&mut self, lane: &Lane, left: Cost, length: Nanos, now: Timestamp) {
-        let (attempts, done) = totals(lane);
+        let totals = LaneTotals::of(lane);
         let window = &mut self.window;
-        let done = done.saturating_sub(window.done);
+        let done = totals.done.saturating_sub(window.totals.done);
         // Of a shared queue others send too; then this counts what the queue lost beyond its arrivals here.
         let arrived = left.operations.saturating_add(done).saturating_sub(window.live);
         let per_second = |count: u64| {
@@ -206,9 +239,11 @@ impl Measurements {
             u64::try_from(scaled).unwrap_or(u64::MAX)
         };
         self.history.push(SecondCounts {
-            attempts: per_second(attempts.saturating_sub(window.attempts)),
+            attempts: per_second(totals.attempts.saturating_sub(window.totals.attempts)),
+            finished: per_second(totals.finished.saturating_sub(window.totals.finished)),
             done: per_second(done),
             arrived: per_second(arrived),
+            granted: window.granted.mean(window.looks),
         });
         window.times.sort_unstable();
         let times = &window.times;
@@ -229,7 +264,7 @@ impl Measurements {
         self.adaptive.step(now, &sample);
     }
 
-    pub(super) fn reading(&self, status: MemberStatus) -> LaneReading {
+    pub(super) fn reading(&self, status: MemberStatus, in_flight: u32) -> LaneReading {
         let cause = binding_cause(&status, self.state);
         let slots = match () {
             () if self.shared_queue || status.members <= 1 => status.limits.slots(),
@@ -243,6 +278,7 @@ impl Measurements {
             left: self.left,
             granted,
             history: &history,
+            in_flight,
             latency,
             cause,
             stalled_for,
@@ -256,15 +292,39 @@ impl Measurements {
             latency,
             history,
             granted,
+            in_flight,
             stalled_for,
             status,
         }
     }
 }
 
-/// Attempts, and records that left the queue.
-fn totals(lane: &Lane) -> (u64, u64) {
-    let counts = &lane.counts;
-    let read = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
-    (read(&counts.attempts), read(&counts.delivered).saturating_add(read(&counts.dead)))
+/// Counts since the start of the lane.
+#[derive(Clone, Copy, Debug, Default)]
+struct LaneTotals {
+    /// Attempts that began.
+    attempts: u64,
+    /// Attempts that ended.
+    finished: u64,
+    /// Records that left the queue.
+    done: u64,
+}
+
+impl LaneTotals {
+    fn of(lane: &Lane) -> Self {
+        let counts = &lane.counts;
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let ended = [
+            &counts.delivered,
+            &counts.throttled,
+            &counts.failed,
+            &counts.ambiguous,
+            &counts.rejected,
+        ];
+        LaneTotals {
+            attempts: read(&counts.attempts),
+            finished: ended.into_iter().map(read).fold(0, u64::saturating_add),
+            done: read(&counts.delivered).saturating_add(read(&counts.dead)),
+        }
+    }
 }

@@ -24,7 +24,7 @@ pub(super) async fn run(lane: Arc<Lane>) {
         while attempts.try_join_next().is_some() {}
         let wait = lane.wait_before_send();
         if !wait.is_zero() {
-            lane.wait(&lane.moved, wait).await;
+            lane.wait(&lane.sendable, wait).await;
             continue;
         }
         let batch = lane.next_batch();
@@ -99,7 +99,7 @@ impl Lane {
     }
 
     /// Returns unsent records to the queue.
-    fn give_back(&self, batch: Vec<Delivery>) {
+    pub(super) fn give_back(&self, batch: Vec<Delivery>) {
         let now = self.clock.now();
         for delivery in batch {
             let settlement = Settlement::Nack { not_before: now, charge: AttemptCharge::Free };
@@ -122,6 +122,7 @@ impl Lane {
         self.health.lock().depart(now);
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         let lease = permit.lease();
+        let departed = permit.departed();
         let slot = Some(SlotEpoch { slot: lease.slot, epoch: lease.epoch });
         let (mut records, mut receipts) = (Vec::new(), Vec::new());
         for delivery in batch {
@@ -131,7 +132,7 @@ impl Lane {
             }
             let number = delivery.record.attempts.saturating_add(1);
             receipts.push((delivery.receipt, number));
-            records.push(Attempt { record: delivery.record, number, slot });
+            records.push(Attempt { record: delivery.record, number, slot, departed });
         }
         let guard = AttemptGuard::new(Arc::clone(self), receipts);
         attempts.spawn(attempt(guard, records, permit));

@@ -269,6 +269,9 @@ impl Engine {
                 connection.query_row(sql, [record_type], |row| row.get(0))?
             }
         };
+        // The data directory has one owner, so that all claims are those of a process that ended: their leases end now.
+        let sql = "UPDATE records SET due_at = 0 WHERE queue = ?1 AND state = 2 AND due_at > 0";
+        connection.execute(sql, [id])?;
         let mut totals = Totals::default();
         let sql = "SELECT class, records, bytes, cost, in_flight FROM totals WHERE queue = ?1";
         let mut statement = connection.prepare(sql)?;

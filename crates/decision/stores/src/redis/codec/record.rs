@@ -1,6 +1,6 @@
 //! Encodes one check for the script.
 
-use tidegate_algorithms::{Algorithm, BucketTerms, Limit, Period, Timestamp, Window};
+use tidegate_algorithms::{Algorithm, BucketTerms, Limit, Period, Rounding, Timestamp, Window};
 use tidegate_redis_link::{ScriptBody, put_number};
 
 use super::request::ScriptVerb;
@@ -62,7 +62,7 @@ pub(super) fn put_check(
         Algorithm::SlidingWindow(wide) => {
             put_number(body, wide.slice().get() / MICRO, 7);
             put_number(body, lag(wide.period()), 3);
-            put_number(body, u64::from(wide.slices()), 1);
+            put_number(body, u64::from(wide.slices()) | rounding_bit(wide.rounding()), 1);
             put_number(body, params.room(wide.limit(), ALWAYS), 7);
             put_number(body, cost, 7);
             Some((ALWAYS, 7))
@@ -188,6 +188,14 @@ fn put_window(body: &mut ScriptBody, window: &Window, expected: Timestamp) {
 /// How old a reading of the clock may be, in microseconds.
 fn lag(period: Period) -> u64 {
     period.lag_max().get() / MICRO
+}
+
+/// The bit of the number of slices that says how use is rounded.
+const fn rounding_bit(rounding: Rounding) -> u64 {
+    match rounding {
+        Rounding::Up => 0,
+        Rounding::Down => 128,
+    }
 }
 
 /// The part of a list that the script need not report, because no decision depends on it.

@@ -4,6 +4,7 @@
 
   function slices.parse(body, at, soft, r)
     r.slice, r.lag, r.slices, r.room, r.cost, at = read('>I7I3I1I7I7', body, at)
+    r.down, r.slices = r.slices >= 128, r.slices % 128
     if soft then
       r.hard, at = read('>I7', body, at)
     end
@@ -62,8 +63,8 @@
     return limbs
   end
 
-  -- Whether the weighted sum is at most `room`.
-  local function within(state, room)
+  -- Whether the weighted sum, rounded up or down, is at most `room`: rounded down, whether it is below one more.
+  local function within(state, room, down)
     local counts, inside = state.counts, 0
     for i = 2, #counts do
       inside = inside + counts[i]
@@ -73,7 +74,7 @@
     end
     local slice, oldest = state.slice, counts[1]
     local left = slice - math.max(0, math.min(now - state.begun, slice))
-    room = room - inside
+    room = room - inside + (down and 1 or 0)
     -- Products of doubles are exact to one part in 2^52.
     local part, whole = oldest * left, room * slice
     if part < whole * 0.999999999999 then
@@ -87,15 +88,15 @@
         return part[i] < whole[i]
       end
     end
-    return true
+    return not down
   end
 
-  local function fits_in(state, room)
-    return room == ALWAYS or (room > 0 and within(state, room - 1))
+  local function fits_in(state, r, room)
+    return room == ALWAYS or (room > 0 and within(state, room - 1, r.down))
   end
 
   function slices.fits(state, r, hard)
-    return fits_in(state, hard and r.hard or r.room)
+    return fits_in(state, r, hard and r.hard or r.room)
   end
 
   -- The rooms are one more than the limits. Binary search: exact without a division.
@@ -104,7 +105,7 @@
     local most, least = math.min(r.cost, room - 1), 0
     while least < most do
       local middle = least + math.ceil((most - least) / 2)
-      if fits_in(state, room - middle) then
+      if fits_in(state, r, room - middle) then
         least = middle
       else
         most = middle - 1

@@ -45,6 +45,27 @@ pub(super) fn batcher_busiest(cost: u64) -> f64 {
     busiest / 1_000.0
 }
 
+/// The rate of go-batcher with records of this cost, divided by its limit of units a second, in twenty partitions if the
+/// limit has as many units.
+pub(super) fn batcher_rate(limit: u64, cost: u64) -> f64 {
+    const SECONDS: u64 = 120;
+    let partitions = limit.min(20);
+    let factor = limit / partitions;
+    let partitions = usize::try_from(limit.div_ceil(factor)).unwrap_or(1);
+    let settings = BatcherSettings { processes: 1, partitions, factor, cost, seed: 1 };
+    let mut fleet = BatcherFleet::new(1_000_000, settings);
+    let end = Timestamp::from_secs(SECONDS);
+    let service = TargetLimit::per_second(Dimension::Units, TargetLimit::AMOUNT_MAX);
+    let mut judge = Judge::new(&[ServiceLimit { limit: service, kind: LimitKind::FixedWindow }]);
+    let (report, _) =
+        run_in_virtual_time(&mut fleet, &mut judge, Cost::units(cost), NETWORK, end, 1);
+    #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+    let rate = (report.sends * cost) as f64 / SECONDS as f64;
+    #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+    let limit = limit as f64;
+    rate / limit
+}
+
 fn run(fleet: &mut BatcherFleet, cost: u64, end: Timestamp) -> u64 {
     // A service without a limit of its own: the client alone decides.
     let limit = TargetLimit::per_second(Dimension::Units, TargetLimit::AMOUNT_MAX);

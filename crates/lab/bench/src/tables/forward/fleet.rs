@@ -1,5 +1,6 @@
 //! Forwarders that share a target and a queue.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -10,7 +11,7 @@ use tidegate_capacity::{
     CapacityStore, CapacityStoreError, MemoryCapacityStore, StoredDocument, Target, TargetLimit,
     TargetLimits,
 };
-use tidegate_delivery::{HttpProcessor, HttpSettings};
+use tidegate_delivery::{Attempt, HttpProcessor, HttpSettings, Processor, ProcessorFuture};
 use tidegate_forwarder::{Forwarder, ForwarderParts, LeaseStore, TypeSettings};
 use tidegate_queue::{NewRecord, Payload, QueueSettings, QueueStore, SqliteStore};
 use tidegate_throttled_service::{
@@ -43,6 +44,10 @@ pub(super) struct Fleet {
     store: Arc<SqliteStore>,
     leases: LeaseStore,
     target: Target,
+    /// The most requests in flight of each forwarder.
+    pub(super) in_flight_max: u32,
+    /// Where they send to.
+    address: SocketAddr,
     _directory: TempDir,
 }
 
@@ -52,6 +57,24 @@ pub(super) struct StoreCalls {
     pub(super) reads: AtomicU64,
     pub(super) writes: AtomicU64,
     pub(super) failed_writes: AtomicU64,
+}
+
+/// Writes into each request when its turn came.
+struct StampingProcessor(HttpProcessor);
+
+impl Processor for StampingProcessor {
+    fn process<'a>(&'a self, batch: &'a [Attempt]) -> ProcessorFuture<'a> {
+        Box::pin(async move {
+            let stamp = |attempt: &Attempt| {
+                let mut stamped = attempt.clone();
+                let nanos = attempt.departed.as_nanos().to_string();
+                stamped.record.payload.headers.push(("departed-ns".to_owned(), nanos.into()));
+                stamped
+            };
+            let stamped: Vec<Attempt> = batch.iter().map(stamp).collect();
+            self.0.process(&stamped).await
+        })
+    }
 }
 
 /// A lease store in memory that counts.
@@ -92,6 +115,22 @@ impl Fleet {
         let mut settings = ThrottledServiceSettings::new(limits);
         (settings.delay_before, settings.delay_after) = (plan.latency, plan.latency);
         let service = ThrottledService::start(settings)?;
+        let address = service.address();
+        Self::of(plan, service, address).await
+    }
+
+    /// For a service of another process; the fleet's own one gets nothing.
+    pub(super) async fn prepare_for(plan: FleetPlan, address: SocketAddr) -> anyhow::Result<Self> {
+        let limits = vec![ServiceLimit { limit: plan.limit, kind: plan.kind }];
+        let unused = ThrottledService::start(ThrottledServiceSettings::new(limits))?;
+        Self::of(plan, unused, address).await
+    }
+
+    async fn of(
+        plan: FleetPlan,
+        service: ThrottledService,
+        address: SocketAddr,
+    ) -> anyhow::Result<Self> {
         let directory = tempfile::tempdir().context("no temporary directory")?;
         let store = Arc::new(SqliteStore::open(&directory.path().join("data"))?);
         let queue = store.open_queue(TYPE, QueueSettings::default()).await?;
@@ -115,6 +154,8 @@ impl Fleet {
             store,
             leases: LeaseStore::new(counting),
             target,
+            in_flight_max: TypeSettings::new(TYPE).in_flight_max,
+            address,
             _directory: directory,
         };
         for member in 0..plan.members {
@@ -132,11 +173,13 @@ impl Fleet {
     /// Starts every forwarder.
     pub(super) async fn start(&self) -> anyhow::Result<()> {
         for forwarder in &self.forwarders {
-            let url = format!("http://{}/", self.service.address()).parse()?;
+            let url = format!("http://{}/", self.address).parse()?;
             let mut settings = HttpSettings::post(url);
             settings.destinations.networks = vec!["127.0.0.0/8".parse()?];
-            let processor = Arc::new(HttpProcessor::new(settings)?);
-            forwarder.add(&self.target, TypeSettings::new(TYPE), processor).await?;
+            let processor = Arc::new(StampingProcessor(HttpProcessor::new(settings)?));
+            let in_flight_max = self.in_flight_max;
+            let types = TypeSettings { in_flight_max, ..TypeSettings::new(TYPE) };
+            forwarder.add(&self.target, types, processor).await?;
         }
         Ok(())
     }
@@ -160,6 +203,12 @@ impl Fleet {
     pub(super) async fn expected_seconds(&self) -> anyhow::Result<Option<f64>> {
         let first = self.forwarders.first().context("a fleet has a forwarder")?;
         Ok(first.status(TYPE).await?.and_then(|status| status.forecast.seconds))
+    }
+
+    /// The first forwarder's interval for that time.
+    pub(super) async fn expected_between(&self) -> anyhow::Result<Option<[f64; 2]>> {
+        let first = self.forwarders.first().context("a fleet has a forwarder")?;
+        Ok(first.status(TYPE).await?.and_then(|status| status.forecast.between))
     }
 
     /// Stops all forwarders; unsent records stay in the queue until it is deleted.

@@ -24,6 +24,11 @@ pub(super) async fn rows(scale: Scale) -> anyhow::Result<Vec<Row>> {
     let worst = (2..=50).map(|members| jain(&shares(members))).fold(1.0, f64::min);
     let mut rows =
         vec![Row::new("fairness (Jain), 2 to 50 members, worst", worst, Goal::at_least(0.99))];
+    rows.push(Row::new(
+        "weights 1 to 4: slots away from the exact share, worst",
+        weighted_error(),
+        Goal::at_most(1.0),
+    ));
     eprintln!("forward: calls of the lease store");
     let limit = TargetLimit::per_second(Dimension::Units, 500);
     let plan = FleetPlan {
@@ -70,6 +75,26 @@ fn shares(members: usize) -> Vec<u16> {
     let name = CapacityDocument::DEFAULT_POOL.to_owned();
     let pool = Pool { name, weight: 1, slots_min: 0, slots_max: u16::MAX };
     fair_shares(1_000, &[pool], &vec![request; members])
+}
+
+/// How far the shares of members with weights of one to four lie from the exact ones, in slots.
+fn weighted_error() -> f64 {
+    let name = CapacityDocument::DEFAULT_POOL.to_owned();
+    let pool = [Pool { name, weight: 1, slots_min: 0, slots_max: u16::MAX }];
+    let mut worst = 0.0_f64;
+    for members in 2..=50_u32 {
+        let weight = |member: u32| 1 + member % 4;
+        let request =
+            |member| ShareRequest { pool: 0, weight: weight(member), wants: u16::MAX, reserve: 0 };
+        let requests: Vec<ShareRequest> = (0..members).map(request).collect();
+        let sum: u32 = (0..members).map(weight).sum();
+        let shares = fair_shares(100, &pool, &requests);
+        for (member, share) in (0..).zip(shares) {
+            let exact = 100.0 * f64::from(weight(member)) / f64::from(sum);
+            worst = worst.max((f64::from(share) - exact).abs());
+        }
+    }
+    worst
 }
 
 /// Jain's index: 1 if all shares are equal.

@@ -13,7 +13,7 @@ use crate::goal::Goal;
 use crate::scale::{Scale, Size};
 
 /// Not measured: leases are granted and shared.
-const WARM_UP: Duration = Duration::from_secs(3);
+const WARM_UP: Duration = Duration::from_secs(5);
 
 const KINDS: [(&str, LimitKind); 3] = [
     ("fixed window", LimitKind::FixedWindow),
@@ -139,7 +139,7 @@ fn figures(log: &ArrivalLog, amount: u64, time: Duration) -> SteadyFigures {
     SteadyFigures {
         throttled: summary.throttled as f64 / summary.arrivals.max(1) as f64,
         accepted: accepted as f64 / (amount as f64 * time.as_secs_f64()),
-        busiest_sent: busiest(ArrivalTime::Received),
+        busiest_sent: busiest(ArrivalTime::Departed),
         busiest_arrived: busiest(ArrivalTime::Judged),
         busiest_bin: summary.busiest_bin_ratio,
         variation: log.variation(Dimension::Units, Duration::from_millis(100)),

@@ -33,26 +33,37 @@ pub(crate) const STYLE: &str = "\
 
 /// A line of a chart.
 #[derive(Clone, Debug)]
-pub(crate) struct ChartLine {
+pub struct ChartLine {
     /// `new`, `old` or `all`.
-    pub(crate) class: &'static str,
-    pub(crate) name: &'static str,
+    pub class: &'static str,
+    /// Its name in the legend.
+    pub name: &'static str,
     /// Points from the left to the right.
-    pub(crate) points: Vec<(f64, f64)>,
+    pub points: Vec<(f64, f64)>,
 }
 
 /// A chart of lines over a common axis.
 #[derive(Clone, Debug)]
-pub(crate) struct LineChart {
-    pub(crate) title: String,
-    pub(crate) x_label: String,
-    pub(crate) y_label: String,
-    pub(crate) lines: Vec<ChartLine>,
+pub struct LineChart {
+    /// Its heading.
+    pub title: String,
+    /// The unit of the horizontal axis.
+    pub x_label: String,
+    /// The unit of the vertical axis.
+    pub y_label: String,
+    /// Its lines.
+    pub lines: Vec<ChartLine>,
     /// A vertical mark with its name.
-    pub(crate) mark: Option<(f64, String)>,
+    pub mark: Option<(f64, String)>,
 }
 
 impl LineChart {
+    /// The chart as a file of its own, with its style sheet.
+    pub fn document(&self) -> String {
+        self.svg().replacen("<title>", &format!("<style>{STYLE}</style><title>"), 1)
+    }
+
+    /// The chart as part of a page that has the style sheet.
     pub(crate) fn svg(&self) -> String {
         let points = || self.lines.iter().flat_map(|line| &line.points);
         let x_max = points().map(|point| point.0).fold(f64::MIN_POSITIVE, f64::max);
