@@ -349,6 +349,7 @@ const REPORT_EXAMPLES: &str = "\
 Examples:
   tidegate rules report --log decisions.jsonl --rules rules/
   tidegate rules report --log access.log --rules rules/ --describe 'address=$remote_addr' --format markdown
+  tidegate rules report --from localhost:6070                                      # a running server
   tidegate rules report --history evidence.json --deny too_strict,never_matched    # for CI
 
 Exit codes: 0 here is the report, 1 a denied finding or problems in the rules, 2 the input is unusable.";

@@ -17,7 +17,9 @@ use crate::exit::Complaint;
 
 /// How long an answer may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// The largest answer.
+/// How long a large answer may take.
+const LARGE_TIMEOUT: Duration = Duration::from_secs(60);
+/// The largest answer, unless more is asked for.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
 
 /// The runtime of a command that asks servers.
@@ -87,7 +89,15 @@ impl DebugClient {
     /// # Errors
     /// A sentence: the server cannot be reached, or rejected the request.
     pub(crate) async fn get(&self, path: &str) -> Result<Value, String> {
-        self.send(Method::GET, path, Body::empty()).await
+        self.send(Method::GET, path, Body::empty(), ANSWER_BYTES_MAX).await
+    }
+
+    /// A page as JSON, of up to so many bytes.
+    ///
+    /// # Errors
+    /// Like [`DebugClient::get`].
+    pub(crate) async fn get_large(&self, path: &str, bytes_max: usize) -> Result<Value, String> {
+        self.send(Method::GET, path, Body::empty(), bytes_max).await
     }
 
     /// The answer to a question.
@@ -95,10 +105,16 @@ impl DebugClient {
     /// # Errors
     /// Like [`DebugClient::get`].
     pub(crate) async fn post(&self, path: &str, body: &Value) -> Result<Value, String> {
-        self.send(Method::POST, path, Body::from(body.to_string())).await
+        self.send(Method::POST, path, Body::from(body.to_string()), ANSWER_BYTES_MAX).await
     }
 
-    async fn send(&self, method: Method, path: &str, body: Body) -> Result<Value, String> {
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Body,
+        bytes_max: usize,
+    ) -> Result<Value, String> {
         let mut request = Request::builder().method(method).uri(format!("{}{path}", self.base));
         request = request.header(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some(token) = &self.token {
@@ -111,12 +127,12 @@ impl DebugClient {
                 cause.unwrap_or_else(|| error.to_string())
             })?;
             let status = answer.status();
-            let bytes = to_bytes(Body::new(answer.into_body()), ANSWER_BYTES_MAX).await;
+            let bytes = to_bytes(Body::new(answer.into_body()), bytes_max).await;
             Ok::<_, String>((status, bytes.map_err(|error| error.to_string())?))
         };
-        let (status, bytes) = timeout(ANSWER_TIMEOUT, exchange)
-            .await
-            .map_err(|_| "no answer in time".to_owned())??;
+        let within = if bytes_max > ANSWER_BYTES_MAX { LARGE_TIMEOUT } else { ANSWER_TIMEOUT };
+        let (status, bytes) =
+            timeout(within, exchange).await.map_err(|_| "no answer in time".to_owned())??;
         let page = serde_json::from_slice::<Value>(&bytes);
         match (status, page) {
             (StatusCode::OK, Ok(page)) => Ok(page),

@@ -8,12 +8,15 @@ pub(crate) mod log;
 mod notify;
 mod traces;
 
+mod changes_file;
 mod decision_log;
 mod decision_samples;
 mod engine;
 mod store;
 mod watch;
 
+mod fleet_nodes;
+mod forwarder;
 mod gateway;
 mod gateway_document;
 mod history;
@@ -33,6 +36,8 @@ mod statistics;
 mod warnings;
 mod welcome;
 
+#[cfg(feature = "top")]
+pub(crate) use forwarder::queues_of;
 pub(crate) use gateway_document::trial as try_in;
 
 use std::net::SocketAddr;
@@ -52,6 +57,7 @@ use crate::output::Output;
 pub use decision_log::DECISION_METRICS;
 use doors::Doors;
 use engine::EngineParts;
+use fleet_nodes::FleetNodes;
 use gateway::GatewayService;
 use lifecycle::Signals;
 use log::LogLevelHandle;
@@ -161,6 +167,8 @@ struct Service<S> {
     /// The work of the store between requests.
     store_task: Option<JoinHandle<()>>,
     gateway: Option<GatewayService<S>>,
+    /// The roster of the fleet, if nodes share a Redis.
+    nodes: Option<FleetNodes>,
     switches: Switches,
     rules: Watch,
     /// The access tokens of the doors, which the watch of the configuration replaces.
@@ -178,6 +186,7 @@ impl<S: ServiceStore> Service<S> {
         let engine = EngineParts::new(config, store, has_traces)?;
         let store_task = S::start_background(&engine.engine);
         let gateway = GatewayService::start(config, &engine)?;
+        let nodes = FleetNodes::open(config)?;
         let refusal_ticks = 0;
         let protection = gateway.as_ref().and_then(|gateway| gateway.protection.clone());
         let board = Switchboard::new(Arc::clone(&engine.engine), protection);
@@ -189,6 +198,7 @@ impl<S: ServiceStore> Service<S> {
             engine,
             store_task,
             gateway,
+            nodes,
             switches,
             rules,
             tokens,
@@ -221,10 +231,13 @@ impl<S: ServiceStore> Service<S> {
 
     /// Ends the watches and the background tasks, and closes the store.
     async fn stop(self) {
-        let Service { engine, store_task, gateway, rules, restart, .. } = self;
+        let Service { engine, store_task, gateway, nodes, rules, restart, .. } = self;
         drop((restart, rules, gateway));
         if let Some(decisions) = &engine.decisions {
             decisions.flush();
+        }
+        if let Some(nodes) = nodes {
+            nodes.leave().await;
         }
         if let Some(task) = store_task {
             task.abort();

@@ -31,7 +31,8 @@ const WAITS: u32 = 10;
 /// The arguments of `tidegate top`.
 #[derive(Debug, Args)]
 pub(crate) struct TopArgs {
-    /// Debug ports of servers, such as localhost:6070.
+    /// Debug ports of servers, such as localhost:6070, or the HTTP ports of forwarders. One alone shows the other nodes of its
+    /// fleet too, if nodes share a Redis.
     #[arg(value_name = "HOST:PORT", default_value = "localhost:6070")]
     pub(crate) servers: Vec<String>,
     #[command(flatten)]
@@ -61,8 +62,14 @@ pub(crate) fn run(args: &TopArgs, out: &mut Output) -> Result<Exit, Failure> {
     Ok(Exit::Fine)
 }
 
-/// Reads every server, all at the same time.
+/// Reads every server, all at the same time. A server alone is asked for its fleet.
 async fn read_all(clients: &[DebugClient]) -> Vec<ServerFigures> {
+    if let [client] = clients {
+        return match ServerFigures::read(client).await {
+            reading if reading.problem.is_some() => vec![reading],
+            reading => reading.with_fleet(client).await,
+        };
+    }
     let mut tasks = JoinSet::new();
     for (index, client) in clients.iter().cloned().enumerate() {
         tasks.spawn(async move { (index, ServerFigures::read(&client).await) });
@@ -128,6 +135,7 @@ fn print_once(readings: &[ServerFigures], out: &mut Output) -> Result<Exit, Fail
         for (title, columns, rows) in [
             ("limits", &figures::LIMIT_COLUMNS[..], &reading.limits),
             ("callers", &figures::CALLER_COLUMNS[..], &reading.callers),
+            ("queues", &figures::QUEUE_COLUMNS[..], &reading.queues),
         ] {
             if rows.is_empty() {
                 continue;

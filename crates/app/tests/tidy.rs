@@ -179,6 +179,7 @@ const EDGES: &[(&str, &[&str])] = &[
         "lab/fuzz",
         &[
             "access",
+            "admin",
             "app",
             "delivery",
             "engine",

@@ -214,6 +214,15 @@ section! {
         /// Host names that the port answers to, beside IP addresses and `localhost`; requests for
         /// other names are rejected, against DNS rebinding.
         hosts: Vec<San> = "",
+        /// The name of this node among the others of its fleet; `off` for the name of the machine.
+        name: Option<String> = "off",
+        /// The file that changes at run time are appended to and read from at the start; `off` for
+        /// none.
+        changes_file: Option<PathBuf> = "off",
+        /// The HTTP API of a forwarder, as HOST:PORT, whose queues the dashboard shows.
+        forwarder: Option<String> = "off",
+        /// A file with the token that the forwarder asks for, with the role `read`.
+        forwarder_token_file: Option<PathBuf> = "off",
         /// Whether limits can be switched at run time: `auto` is on if only this machine can
         /// connect or a token is set.
         switches: SwitchAccess = "auto",

@@ -1,5 +1,6 @@
 //! `tidegate rules report`: what traffic says about the rules.
 
+use std::fmt::Display;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
@@ -11,9 +12,11 @@ use tidegate_insight::{
 use tidegate_simulation::replay::{ClientModel, ReplayOptions, RequestDescriber, replay};
 
 use super::load::DEFAULT_PATH;
+use crate::debug_client::{DebugClient, TokenArgs, client_runtime};
 use crate::exit::{Complaint, Exit, Failure};
 use crate::input::read_source;
 use crate::output::{Clean, Output, StyledText, style, write_json};
+use crate::simulate::progress::ReadProgress;
 use crate::simulate::recordings::{RecordingArgs, compiled, complaint};
 use crate::simulate::traffic::PrintFormat;
 use crate::words::count;
@@ -25,8 +28,13 @@ const EVIDENCE_BYTES_MAX: usize = 256 << 20;
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
     /// Evidence as JSON, from `simulate traffic --out` (evidence.json), or `-` for standard input.
-    #[arg(long, value_name = "FILE", conflicts_with = "log", required_unless_present = "log")]
+    #[arg(long, value_name = "FILE", conflicts_with = "log", required_unless_present_any = ["log", "from"])]
     pub(crate) history: Option<PathBuf>,
+    /// The debug port of a running server, such as localhost:6070: what it has seen so far.
+    #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["history", "log"])]
+    pub(crate) from: Option<String>,
+    #[command(flatten)]
+    pub(crate) token: TokenArgs,
     #[command(flatten)]
     pub(crate) recordings: RecordingArgs,
     /// The format of the logs, as in `simulate traffic`.
@@ -58,9 +66,11 @@ fn denied_kinds(word: &str) -> Result<DeniedKinds, String> {
 }
 
 pub(crate) fn run(args: &ReportArgs, out: &mut Output) -> Result<Exit, Failure> {
-    let findings = match &args.history {
-        Some(path) => judge_all(&read_evidence(path)?, EvidenceMinimum::default()),
-        None => findings_of_logs(args)?,
+    let judged = |evidence| judge_all(&evidence, EvidenceMinimum::default());
+    let findings = match (&args.history, &args.from) {
+        (Some(path), _) => judged(read_evidence(path)?),
+        (None, Some(server)) => judged(fetch_evidence(server, &args.token)?),
+        (None, None) => findings_of_logs(args)?,
     };
     let denies = |kind: FindingKind| args.deny.iter().any(|kinds| kinds.0.contains(&kind));
     let denied = findings.iter().filter(|found| denies(found.kind)).count();
@@ -75,7 +85,8 @@ pub(crate) fn run(args: &ReportArgs, out: &mut Output) -> Result<Exit, Failure> 
 
 fn findings_of_logs(args: &ReportArgs) -> Result<Vec<LimitFinding>, Failure> {
     let rules = compiled(&args.rules)?;
-    let recordings = args.recordings.open(&args.log_format)?;
+    let progress = ReadProgress::default();
+    let recordings = args.recordings.open(&args.log_format, &progress)?;
     let mut describer = args.recordings.describer(&rules)?;
     let options = ReplayOptions {
         rules,
@@ -83,9 +94,10 @@ fn findings_of_logs(args: &ReportArgs) -> Result<Vec<LimitFinding>, Failure> {
         describer: describer.as_mut().map(|one| &mut **one as &mut dyn RequestDescriber),
         clients: ClientModel::AsLogged,
         anonymise: true,
-        progress: &mut |_| {},
+        progress: &mut |lines| progress.show(lines),
     };
     let report = replay(recordings, options).map_err(|error| complaint(&error))?;
+    ReadProgress::end();
     Ok(report.findings)
 }
 
@@ -95,18 +107,36 @@ fn read_evidence(path: &std::path::Path) -> Result<RulesEvidence, Complaint> {
     if source.text.len() > EVIDENCE_BYTES_MAX {
         return Err(Complaint::new(format!("`{}` is too large", path.display()), help));
     }
-    let evidence: RulesEvidence = serde_json::from_str(&source.text).map_err(|error| {
+    let evidence = serde_json::from_str(&source.text).map_err(|error| {
         Complaint::new(format!("`{}` is no evidence: {error}", path.display()), help)
     })?;
-    if evidence.version > EVIDENCE_VERSION {
-        let message = format!(
-            "`{}` has version {}, and this program knows up to {EVIDENCE_VERSION}",
-            path.display(),
-            evidence.version
-        );
-        return Err(Complaint::new(message, "use a newer tidegate"));
+    known_version(evidence, &path.display())
+}
+
+/// The evidence of a running server.
+fn fetch_evidence(server: &str, token: &TokenArgs) -> Result<RulesEvidence, Failure> {
+    let client = DebugClient::new(server, token.read()?)?;
+    let runtime = client_runtime()?;
+    let page = runtime.block_on(client.get_large("/api/evidence", EVIDENCE_BYTES_MAX));
+    let help = "check the address and the token: `tidegate serve` logs where it listens";
+    let page = page.map_err(|error| Complaint::new(format!("{server}: {error}"), help))?;
+    let evidence = serde_json::from_value(page).map_err(|error| {
+        Complaint::new(
+            format!("{server} sent no evidence: {error}"),
+            "use the same version of tidegate",
+        )
+    })?;
+    Ok(known_version(evidence, &server)?)
+}
+
+fn known_version(evidence: RulesEvidence, from: &dyn Display) -> Result<RulesEvidence, Complaint> {
+    if evidence.version <= EVIDENCE_VERSION {
+        return Ok(evidence);
     }
-    Ok(evidence)
+    let version = evidence.version;
+    let message =
+        format!("`{from}` has version {version}, and this program knows up to {EVIDENCE_VERSION}");
+    Err(Complaint::new(message, "use a newer tidegate"))
 }
 
 /// The result. This is the JSON document too: see docs/findings.md.

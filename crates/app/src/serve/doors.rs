@@ -1,12 +1,15 @@
 //! The doors: built from the configuration, and opened.
 
 use std::num::NonZeroUsize;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use opentelemetry::global::BoxedTracer;
 use tidegate_access::{AccessPolicy, HostNames};
-use tidegate_admin::{Change, DebugDoor, DebugParts, DebugSettings, DeliveryReading, StoreReading};
+use tidegate_admin::{
+    Change, DebugDoor, DebugParts, DebugSettings, DeliveryReading, ForwardedReading, StoreReading,
+};
 use tidegate_engine::SystemClock;
 use tidegate_gateway::show_caller;
 use tidegate_http_api::{HttpApi, HttpApiParts, HttpApiSettings, JsonHandler};
@@ -18,7 +21,11 @@ use tidegate_server::{
 };
 use tidegate_spans::TracedDoor;
 use tidegate_statsd::SenderFigures;
+use tokio::task::JoinHandle;
 
+use super::changes_file::ChangesFile;
+use super::fleet_nodes::{self, FleetNodes};
+use super::forwarder::ForwarderView;
 use super::gateway_document::{self, DocumentWatch};
 use super::history::HistoryThread;
 use super::spans;
@@ -47,6 +54,8 @@ pub(super) struct Doors {
     compat: bool,
     statistics: Option<StatsThread>,
     history: Option<HistoryThread>,
+    /// Writes this node into the roster of its fleet, and reads the forwarder.
+    background: Vec<JoinHandle<()>>,
 }
 
 impl Doors {
@@ -70,7 +79,8 @@ impl Doors {
         let statsd = config::statistics::sender_settings(&config.statsd);
         let statsd = statsd.map(|settings| (settings, Arc::new(SenderFigures::default())));
         let figures = statsd.as_ref().map(|(_, figures)| Arc::clone(figures));
-        let debug = debug(config, service, &rls, figures)?;
+        let forwarder = ForwarderView::open(config)?;
+        let debug = debug(config, service, &rls, figures, forwarder.clone())?;
         let (grpc_tls, http_tls) = (tls(&config.grpc.tls)?, tls(&config.http.tls)?);
         let gateway_tls = if service.gateway.is_some() { tls(&config.gateway.tls)? } else { None };
         let certificates = [("grpc", &grpc_tls), ("http", &http_tls), ("gateway", &gateway_tls)]
@@ -80,6 +90,9 @@ impl Doors {
         let listening = Vec::new();
         let compat = config.compat == Compat::EnvoyRatelimit;
         let (statistics, history) = (None, None);
+        let described = service.nodes.as_ref().map(|nodes| nodes.describe(debug.clone()));
+        let watched = forwarder.as_ref().map(ForwarderView::watch);
+        let background = described.into_iter().chain(watched).collect();
         let mut doors = Doors {
             server,
             debug_server,
@@ -89,6 +102,7 @@ impl Doors {
             compat,
             statistics,
             history,
+            background,
         };
 
         let grpc = endpoint("grpc", Protocol::Http2, &config.grpc.listen, grpc_tls)
@@ -142,6 +156,7 @@ impl Doors {
     /// Lets requests finish, and closes. Returns how many connections had to be cut.
     pub(super) async fn close(self, grace: Duration) -> usize {
         let cut = self.server.stop(grace).await;
+        self.background.iter().for_each(JoinHandle::abort);
         if let Some(statistics) = self.statistics {
             statistics.finish();
         }
@@ -238,6 +253,7 @@ fn debug<S: ServiceStore>(
     service: &Service<S>,
     rls: &Rls<S>,
     figures: Option<Arc<SenderFigures>>,
+    forwarder: Option<ForwarderView>,
 ) -> Result<DebugDoor<S, SystemClock>, Failure> {
     let Service { engine: parts, rules, gateway, .. } = service;
     let settings = DebugSettings {
@@ -249,6 +265,7 @@ fn debug<S: ServiceStore>(
         compat: config.compat == Compat::EnvoyRatelimit,
         rules_max: count(config.debug.metrics.rules_max),
         history_bytes: config.debug.history.budget.to_usize(),
+        node_name: fleet_nodes::name(config),
         streams_max: count(config.debug.streams_max),
     };
     let rules = rules.handle().clone();
@@ -267,6 +284,8 @@ fn debug<S: ServiceStore>(
     let try_request = gateway.clone().map(gateway_document::trial);
     let gateway_page = gateway.map(|gateway| gateway_document::page(gateway, document));
     let (stored, callers) = (Arc::clone(&parts.engine), config.debug.callers);
+    let changes = config.debug.changes_file.as_deref().map(ChangesFile::open).transpose()?;
+    let (changes_file, past_changes) = changes.unzip();
     let kind = if config.store.redis.url.is_some() { "redis" } else { "memory" };
     let counted = rls.clone();
     let parts = DebugParts {
@@ -304,8 +323,22 @@ fn debug<S: ServiceStore>(
         on_change: Some(Box::new(|change: &Change| {
             tracing::warn!(%change, "changed at run time");
         })),
+        on_audit: changes_file.map(|file| -> Box<dyn Fn(&str) + Send + Sync> {
+            Box::new(move |line: &str| file.append(line))
+        }),
+        nodes: service.nodes.as_ref().map(FleetNodes::reader),
+        control: None,
+        forwarder: forwarder.map(|view| -> Box<dyn Fn() -> Vec<ForwardedReading> + Send + Sync> {
+            Box::new(move || view.queues())
+        }),
     };
-    Ok(DebugDoor::new(Arc::clone(&service.engine.engine), parts))
+    let door = DebugDoor::new(Arc::clone(&service.engine.engine), parts);
+    let unreadable = past_changes.map_or(0, |lines| door.restore_changes(&lines));
+    if unreadable > 0 {
+        let file = config.debug.changes_file.as_deref().unwrap_or(Path::new("")).display();
+        tracing::warn!(%file, unreadable, "lines of the file of changes are no changes; they stay in it");
+    }
+    Ok(door)
 }
 
 fn tls(tls: &config::Tls) -> Result<Option<Tls>, Failure> {

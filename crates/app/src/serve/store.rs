@@ -187,11 +187,18 @@ pub(super) fn fleet_board(
     config: &Config,
     fleet: FleetSettings,
 ) -> Result<Option<RedisBoard>, Failure> {
-    let redis = &config.store.redis;
-    let Some(url) = &redis.url else { return Ok(None) };
-    let settings = settings(url, login(redis), redis)?;
+    let Some((url, settings)) = redis_settings(config)? else { return Ok(None) };
     let board = RedisBoard::new(settings, &config.overload.fleet.name, fleet);
     Ok(Some(board.map_err(|error| wrong_settings(url, &error))?))
+}
+
+/// The settings for the shared Redis, with its URL; `None` without one.
+pub(super) fn redis_settings(
+    config: &Config,
+) -> Result<Option<(&RedisUrl, RedisSettings)>, Failure> {
+    let redis = &config.store.redis;
+    let Some(url) = &redis.url else { return Ok(None) };
+    Ok(Some((url, settings(url, login(redis), redis)?)))
 }
 
 /// A store at this URL.
@@ -200,7 +207,7 @@ fn open(url: &RedisUrl, login: Login, redis: &config::Redis) -> Result<RedisStor
     Ok(store.map_err(|error| wrong_settings(url, &error))?)
 }
 
-fn wrong_settings(url: &RedisUrl, error: &RedisSettingsError) -> Complaint {
+pub(super) fn wrong_settings(url: &RedisUrl, error: &RedisSettingsError) -> Complaint {
     Complaint::new(format!("{}: {error}", url.redacted()), "check `store.redis`")
 }
 

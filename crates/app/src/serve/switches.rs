@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tidegate_admin::{LimitTarget, LimiterName, Switchboard};
+use tidegate_admin::{Change, LimitTarget, LimiterName, Switchboard};
 use tidegate_document::{PlainDialect, Problems, Reader, Source, mapping, parse};
 use tidegate_engine::{Mode, Timestamp};
 
@@ -94,6 +94,9 @@ impl Switches {
                 self.apply(&switches);
                 (self.applied, self.logged) = (text, None);
                 tracing::warn!(file = %name, limiters = ?self.board, "applied the switches file");
+                let words =
+                    if self.applied.is_some() { "was applied" } else { "is gone: as configured" };
+                self.board.report(Change::switches_file(format!("the switches file {words}")));
             }
             Err(problems) => self.complain(problems),
         }

@@ -12,6 +12,7 @@ use tidegate_simulation::replay::{
 };
 
 use super::gateway_describer::GatewayDescriber;
+use super::progress::ReadProgress;
 use crate::exit::{Complaint, Failure};
 use crate::input::STDIN;
 use crate::rules::load;
@@ -37,8 +38,12 @@ pub(crate) struct RecordingArgs {
 }
 
 impl RecordingArgs {
-    /// Opens the logs.
-    pub(crate) fn open(&self, format: &str) -> Result<Vec<Recording>, Failure> {
+    /// Opens the logs, and counts what is read of them.
+    pub(crate) fn open(
+        &self,
+        format: &str,
+        progress: &ReadProgress,
+    ) -> Result<Vec<Recording>, Failure> {
         let reader = read_format(format)?;
         let open = |path: &PathBuf| -> Result<Recording, Failure> {
             let name = path.display().to_string();
@@ -50,10 +55,11 @@ impl RecordingArgs {
                 ))
             };
             let recording = if path.as_path() == Path::new(STDIN) {
+                progress.add_unknown();
                 Recording::new("standard input", io::stdin(), reader.clone())
             } else {
                 let file = File::open(path).map_err(|error| unreadable(&error))?;
-                Recording::new(&name, file, reader.clone())
+                Recording::new(&name, progress.count(file), reader.clone())
             };
             recording.map_err(|error| unreadable(&error))
         };

@@ -1,6 +1,6 @@
 //! `tidegate simulate traffic`: recorded traffic through changed rules.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use tidegate_simulation::replay::{
     ClientModel, Format, ReplayOptions, ReplayReport, RequestDescriber, Threshold, replay,
 };
 
+use super::progress::ReadProgress;
 use super::recordings::{RecordingArgs, compiled, complaint};
 use crate::exit::{Complaint, Exit, Failure};
 use crate::output::{Output, StyledText, style};
@@ -94,9 +95,9 @@ pub(crate) fn run(args: &TrafficArgs, out: &mut Output) -> Result<Exit, Failure>
         [] => None,
         paths => Some(compiled(paths)?),
     };
-    let recordings = args.recordings.open(&args.format)?;
+    let progress = ReadProgress::default();
+    let recordings = args.recordings.open(&args.format, &progress)?;
     let mut describer = args.recordings.describer(&rules)?;
-    let mut progress = show_progress;
     let options = ReplayOptions {
         rules: Arc::clone(&rules),
         against,
@@ -106,10 +107,10 @@ pub(crate) fn run(args: &TrafficArgs, out: &mut Output) -> Result<Exit, Failure>
             ClientsArg::AsLogged => ClientModel::AsLogged,
         },
         anonymise: args.anonymise,
-        progress: &mut progress,
+        progress: &mut |lines| progress.show(lines),
     };
     let report = replay(recordings, options).map_err(|error| complaint(&error))?;
-    end_progress();
+    ReadProgress::end();
     write!(out, "{}", report.render(args.print.into()))?;
     if let Some(folder) = &args.out {
         write_files(&report, folder)?;
@@ -133,17 +134,4 @@ fn write_files(report: &ReplayReport, folder: &std::path::Path) -> Result<(), Fa
         eprintln!("wrote {}", file.display());
     }
     Ok(())
-}
-
-/// Shows how far a replay is, on a terminal.
-fn show_progress(lines: u64) {
-    if io::stderr().is_terminal() {
-        eprint!("\r{lines} lines   ");
-    }
-}
-
-fn end_progress() {
-    if io::stderr().is_terminal() {
-        eprintln!();
-    }
 }

@@ -1,8 +1,9 @@
 //! The figures of one server, as texts for a table.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::debug_client::DebugClient;
+use crate::serve::queues_of;
 use crate::words;
 
 /// Limits and callers of a server that are shown.
@@ -23,6 +24,8 @@ pub(super) const SERVER_COLUMNS: [&str; 10] = [
     "state",
 ];
 pub(super) const LIMIT_COLUMNS: [&str; 6] = ["limit", "allows", "mode", "hits", "over", "share"];
+pub(super) const QUEUE_COLUMNS: [&str; 7] =
+    ["forwarder", "state", "waiting", "in flight", "per second", "dead", "empty in"];
 pub(super) const CALLER_COLUMNS: [&str; 4] = ["caller", "limit", "refusals", "left"];
 
 /// What one server said.
@@ -34,6 +37,8 @@ pub(super) struct ServerFigures {
     pub(super) state: Value,
     pub(super) limits: Vec<Vec<String>>,
     pub(super) callers: Vec<Vec<String>>,
+    /// The queues of its forwarder.
+    pub(super) queues: Vec<Vec<String>>,
     /// Admitted, refused and shed in each of the last seconds.
     pub(super) series: [Vec<u64>; 3],
 }
@@ -43,10 +48,21 @@ impl ServerFigures {
         let server = client.name().to_owned();
         match Self::read_pages(client).await {
             Ok(figures) => ServerFigures { server, ..figures },
-            Err(problem) => {
-                ServerFigures { server, problem: Some(problem), ..ServerFigures::default() }
-            }
+            Err(problem) => match client.get("/v1/types").await {
+                Ok(page) => ServerFigures { server, ..ServerFigures::of_forwarder(&page) },
+                Err(_) => {
+                    ServerFigures { server, problem: Some(problem), ..ServerFigures::default() }
+                }
+            },
         }
+    }
+
+    /// The figures of a forwarder, by the page of its record types.
+    pub(super) fn of_forwarder(page: &Value) -> Self {
+        let queues = queues_of(page);
+        let waiting: u64 = queues.iter().map(|queue| queue.waiting).sum();
+        let state = json!({ "forwarder": queues, "is_forwarder": true, "waiting": waiting });
+        ServerFigures::of(state, &Value::Null, &Value::Null, &Value::Null)
     }
 
     async fn read_pages(client: &DebugClient) -> Result<Self, String> {
@@ -55,6 +71,46 @@ impl ServerFigures {
         let callers = client.get("/api/callers").await?;
         let series = client.get("/api/series?names=admitted,refused,shed&step=1").await?;
         Ok(ServerFigures::of(state, &limits, &callers, &series))
+    }
+
+    /// This server with the other nodes of its fleet, and their sum; alone if it has none.
+    pub(super) async fn with_fleet(mut self, client: &DebugClient) -> Vec<Self> {
+        let page = match client.get("/api/fleet").await {
+            Ok(page) => page,
+            // A server of an earlier version.
+            Err(_) => return vec![self],
+        };
+        if let Some(problem) = page["problem"].as_str() {
+            self.state["fleet_problem"] = json!(problem);
+        }
+        let fleet = self.others(&page);
+        std::iter::once(self).chain(fleet).collect()
+    }
+
+    /// The other nodes of a page about the fleet, and the sum of all.
+    pub(super) fn others(&mut self, page: &Value) -> Vec<Self> {
+        let none = Vec::new();
+        let nodes = page["nodes"].as_array().unwrap_or(&none);
+        if nodes.len() < 2 {
+            return Vec::new();
+        }
+        let usual = &page["rules_version"];
+        self.state["fleet_rules"] = usual.clone();
+        let identity = |state: &Value| (state["name"].clone(), state["started_ms"].clone());
+        let is_other = |node: &&Value| identity(node) != identity(&self.state);
+        let figures = |node: &Value| {
+            let mut state = node.clone();
+            state["fleet_rules"] = usual.clone();
+            let server = node["name"].as_str().unwrap_or_default().to_owned();
+            ServerFigures { server, state, ..ServerFigures::default() }
+        };
+        let mut others: Vec<Self> = nodes.iter().filter(is_other).map(figures).collect();
+        let versions = page["rules_versions"].as_object().map_or(0, serde_json::Map::len);
+        let sum =
+            json!({ "rates": page["rates"], "rules": { "version": usual }, "versions": versions });
+        let server = format!("all {} nodes", nodes.len());
+        others.push(ServerFigures { server, state: sum, ..ServerFigures::default() });
+        others
     }
 
     /// The figures of these pages.
@@ -66,6 +122,7 @@ impl ServerFigures {
         ServerFigures {
             limits: rows(limits, "limits", limit_row),
             callers: rows(callers, "callers", caller_row),
+            queues: rows(&state, "forwarder", queue_row),
             series: [0, 1, 2].map(|column| points(&series["values"][column])),
             state,
             server: String::new(),
@@ -124,6 +181,9 @@ impl ServerFigures {
     /// What is not as usual, or the version of the rules.
     pub(super) fn state_text(&self) -> String {
         let state = &self.state;
+        if state["is_forwarder"] == Value::Bool(true) {
+            return format!("forwarder, {} waiting", state["waiting"]);
+        }
         let mut notes = Vec::new();
         if state["off"] == Value::Bool(true) {
             notes.push("EVERYTHING OFF".to_owned());
@@ -134,6 +194,19 @@ impl ServerFigures {
         if let Some(reason) = state["store"]["unavailable"].as_str() {
             notes.push(format!("store: {reason}"));
         }
+        if let Some(problem) = state["fleet_problem"].as_str() {
+            notes.push(format!("fleet: {problem}"));
+        }
+        if let Some(problem) = state["control"]["problem"].as_str() {
+            notes.push(format!("control: {problem}"));
+        }
+        let version = state["rules"]["version"].as_str().unwrap_or_default();
+        if state["fleet_rules"].as_str().is_some_and(|usual| usual != version) {
+            notes.push(format!("OTHER RULES {}", version.get(..8).unwrap_or(version)));
+        }
+        if state["versions"].as_u64().is_some_and(|versions| versions > 1) {
+            notes.push(format!("{} versions of the rules", state["versions"]));
+        }
         let none = Vec::new();
         for limiter in state["limiters"].as_array().unwrap_or(&none) {
             if limiter["mode"] != limiter["configured"] {
@@ -142,7 +215,6 @@ impl ServerFigures {
             }
         }
         if notes.is_empty() {
-            let version = state["rules"]["version"].as_str().unwrap_or_default();
             notes.push(format!("rules {}", version.get(..8).unwrap_or(version)));
         }
         notes.join(", ")
@@ -150,15 +222,18 @@ impl ServerFigures {
 
     /// Whether something needs attention.
     pub(super) fn is_unusual(&self) -> bool {
-        self.problem.is_some() || !self.state_text().starts_with("rules ")
+        let is_usual = |text: &str| text.starts_with("rules ") || text.starts_with("forwarder, ");
+        self.problem.is_some() || !is_usual(&self.state_text())
     }
 
     /// The line below the title: version, age, rules.
     pub(super) fn about(&self) -> String {
         let state = &self.state;
         let uptime = state["uptime_s"].as_u64().unwrap_or(0);
+        let control = state["control"]["version"].as_str();
+        let control = control.map(|version| format!(", control {version}")).unwrap_or_default();
         format!(
-            "tidegate {}, up {}, {} limits, store {}",
+            "tidegate {}, up {}, {} limits, store {}{control}",
             state["version"].as_str().unwrap_or_default(),
             words::span(tidegate_engine::Nanos::from_secs(uptime)),
             state["rules"]["limits"].as_u64().unwrap_or(0),
@@ -199,6 +274,22 @@ fn limit_row(limit: &Value) -> Vec<String> {
         hits.to_string(),
         over.to_string(),
         share,
+    ]
+}
+
+fn queue_row(queue: &Value) -> Vec<String> {
+    let text = |name: &str| queue[name].as_str().unwrap_or_default().to_owned();
+    let number = |name: &str| queue[name].as_u64().unwrap_or(0).to_string();
+    let state = queue["problem"].as_str().map_or_else(|| text("mode"), ToOwned::to_owned);
+    let empty_in = queue["empty_in_s"].as_u64().map(tidegate_engine::Nanos::from_secs);
+    vec![
+        text("name"),
+        state,
+        number("waiting"),
+        number("in_flight"),
+        queue["rate"].as_f64().map_or("-".to_owned(), show_rate),
+        number("dead"),
+        empty_in.map_or("-".to_owned(), words::span),
     ]
 }
 

@@ -6,12 +6,14 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Cell, Paragraph, Row, Sparkline, Table};
 
-use super::figures::{CALLER_COLUMNS, LIMIT_COLUMNS, SERVER_COLUMNS, ServerFigures};
+use super::figures::{CALLER_COLUMNS, LIMIT_COLUMNS, QUEUE_COLUMNS, SERVER_COLUMNS, ServerFigures};
 
 const TITLE: Style = Style::new().add_modifier(Modifier::BOLD);
 const FAINT: Style = Style::new().add_modifier(Modifier::DIM);
 const CHOSEN: Style = Style::new().add_modifier(Modifier::REVERSED);
 const ALARM: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
+/// Queues of a forwarder that are shown.
+const QUEUES_MAX: usize = 6;
 const KEYS: &str = " q quit   Tab next server   ↑↓ scroll   p pause ";
 
 /// What is shown.
@@ -58,11 +60,14 @@ impl Screen {
 
     pub(super) fn draw(&self, frame: &mut Frame<'_>) {
         let servers = u16::try_from(self.servers.len()).unwrap_or(u16::MAX).min(8);
-        let [top, charts, limits, callers, keys] = Layout::vertical([
+        let queues = self.servers.get(self.chosen).map_or(0, |server| server.queues.len());
+        let queue_lines = u16::try_from(queues.min(QUEUES_MAX)).unwrap_or(0);
+        let [top, charts, limits, callers, queues, keys] = Layout::vertical([
             Constraint::Length(servers.saturating_add(3)),
             Constraint::Length(7),
             Constraint::Fill(3),
             Constraint::Fill(2),
+            Constraint::Length(if queue_lines > 0 { queue_lines + 3 } else { 0 }),
             Constraint::Length(1),
         ])
         .areas(frame.area());
@@ -83,6 +88,9 @@ impl Screen {
                 &CALLER_COLUMNS,
                 &server.callers,
             );
+            if queue_lines > 0 {
+                self.draw_rows(frame, queues, "forwarder", &QUEUE_COLUMNS, &server.queues);
+            }
         }
         let paused = if self.paused { " PAUSED " } else { "" };
         frame.render_widget(Line::styled(format!("{KEYS}{paused}"), FAINT), keys);
@@ -219,6 +227,50 @@ mod tests {
             assert!(text.contains(part), "{part} is missing:\n{text}");
         }
         assert!(!text.contains('\u{1b}'), "a caller's name changes the terminal");
+    }
+
+    #[test]
+    fn the_nodes_of_a_fleet_stand_below_the_server_and_their_sum_below_them() {
+        let node = |name: &str, version: &str| {
+            json!({"name": name, "started_ms": 5, "rates": {"admitted": 50.0}, "limiters": [],
+                "rules": {"version": version}, "store": {"kind": "redis"}})
+        };
+        let mut own = figures(false);
+        own.state["name"] = json!("a");
+        own.state["started_ms"] = json!(5);
+        let page = json!({"nodes": [node("a", "0123456789abcdef"), node("b", "ffff")],
+            "rates": {"admitted": 170.0}, "rules_version": "0123456789abcdef",
+            "rules_versions": {"0123456789abcdef": 1, "ffff": 1}});
+        let others = own.others(&page);
+        let text = drawn(&Screen::new(std::iter::once(own).chain(others).collect()));
+        for part in ["OTHER RULES ffff", "all 2 nodes", "170", "2 versions of the rules"] {
+            assert!(text.contains(part), "{part} is missing:\n{text}");
+        }
+        assert_eq!(text.matches("rules 01234567").count(), 1, "{text}");
+        let alone = json!({"nodes": [node("a", "0123456789abcdef")]});
+        assert!(figures(false).others(&alone).is_empty());
+    }
+
+    #[test]
+    fn a_forwarder_is_shown_by_its_queues() {
+        let page = json!({"types": [{"record_type": "mail", "mode": "running", "waiting": 7}]});
+        let text = drawn(&Screen::new(vec![ServerFigures::of_forwarder(&page)]));
+        for part in ["forwarder, 7 waiting", "mail", "running"] {
+            assert!(text.contains(part), "{part} is missing:\n{text}");
+        }
+    }
+
+    #[test]
+    fn the_queues_of_a_forwarder_are_shown_where_there_are_some() {
+        let state = json!({"forwarder": [{"name": "mail", "mode": "running", "waiting": 120,
+            "in_flight": 4, "dead": 2, "rate": 7.5, "empty_in_s": 90},
+            {"name": "sms", "mode": "paused", "waiting": 1, "problem": "target is closed"}]});
+        let page = ServerFigures::of(state, &json!({}), &json!({}), &json!({}));
+        let text = drawn(&Screen::new(vec![page]));
+        for part in ["mail", "running", "120", "7.5", "1m30s", "target is closed"] {
+            assert!(text.contains(part), "{part} is missing:\n{text}");
+        }
+        assert!(!drawn(&Screen::new(vec![figures(false)])).contains("per second"));
     }
 
     #[test]

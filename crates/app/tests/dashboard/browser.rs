@@ -185,8 +185,9 @@ impl Browser {
             // The page may replace the element between the two commands.
             match self.client.active_element().await.unwrap().send_keys(keys).await {
                 Ok(()) => return,
-                Err(error)
-                    if error.to_string().contains("stale element") && attempt < ATTEMPTS_MAX => {}
+                Err(error) if is_replaced(&error) && attempt < ATTEMPTS_MAX => {
+                    sleep(Duration::from_millis(50)).await;
+                }
                 Err(error) => panic!("{keys:?} cannot be pressed: {error}"),
             }
         }
@@ -230,6 +231,12 @@ impl Browser {
     pub(crate) async fn end(self) {
         self.client.clone().close().await.unwrap();
     }
+}
+
+/// Whether a command met an element that the page has replaced, or a dialog that is closing.
+fn is_replaced(error: &fantoccini::error::CmdError) -> bool {
+    let text = error.to_string();
+    text.contains("stale element") || text.contains("element not interactable")
 }
 
 impl Drop for Browser {

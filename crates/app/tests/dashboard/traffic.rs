@@ -5,6 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::json;
+use tidegate_history::{Counts, History, HistorySettings, LimitReading};
 
 use crate::process::{Folder, Serving, Start, exchange};
 
@@ -17,7 +18,9 @@ descriptors:
 - key: address
   limits:
   - {name: trial, algorithm: sliding_window, requests_per_unit: 20, unit: minute, mode: shadow}
----
+";
+
+const SHOP: &str = "
 domain: shop
 descriptors:
 - key: user
@@ -63,6 +66,44 @@ pub(crate) fn demo() -> (Folder, Serving) {
     (folder, serving)
 }
 
+/// Nodes that share a Redis, with these names.
+pub(crate) fn fleet(redis: &str, names: &[&str]) -> (Vec<Folder>, Vec<Serving>) {
+    let start = |name: &&str| {
+        let folder = Folder::with_rules(RULES);
+        let name = format!("debug.name={name}");
+        let serving = Start::new(&folder).args(["--redis", redis, "--set", &name]).serving();
+        (folder, serving)
+    };
+    names.iter().map(start).unzip()
+}
+
+/// A service that has a history of more than a week, in which one limit was met and the others were not.
+pub(crate) fn with_a_week_of_history() -> (Folder, Serving) {
+    let folder = Folder::with_rules(SHOP);
+    let file = folder.path("history");
+    let setting = format!("debug.history.file={}", file.display());
+    let start = |folder| Start::new(folder).args(["--set", &setting, "--set", "shutdown.delay=0s"]);
+    let mut serving = start(&folder).serving();
+    let state = serving.get("debug", "/api/state").json();
+    let limits = serving.get("debug", "/api/limits?sort=name").json();
+    serving.signal("TERM");
+    serving.ended();
+    let now = state["now_ms"].as_u64().unwrap() / 1_000;
+    let mut history = History::new(HistorySettings::new(Vec::new()));
+    for hour in 0..24 * 9_u64 {
+        let readings = limits["limits"].as_array().unwrap().iter().map(|limit| {
+            let identity = u64::from_str_radix(limit["id"].as_str().unwrap(), 16).unwrap();
+            let hits = if limit["limit"] == "rate" { hour * 50 } else { 0 };
+            let total = Counts { admitted: hits, ..Counts::default() };
+            LimitReading { identity, total, in_shadow: false }
+        });
+        history.record(now - (24 * 9 - hour) * 3_600, &[], readings);
+    }
+    std::fs::write(&file, history.encode()).unwrap();
+    let serving = start(&folder).serving();
+    (folder, serving)
+}
+
 /// A service whose debug port has a token.
 pub(crate) fn with_token() -> (Folder, Serving, String) {
     let folder = Folder::with_rules(RULES);
@@ -95,7 +136,7 @@ pub(crate) fn run_for_a_minute(serving: &mut Serving) {
             let stream = TcpStream::connect(&gateway).unwrap();
             exchange(stream, "GET", "/orders", &[("x-user", &user)], "");
             let entries = json!([{"key": "user", "value": format!("shop-{}", caller * 3)}]);
-            let body = json!({"domain": "shop", "descriptors": [{"entries": entries}]});
+            let body = json!({"domain": "gateway", "descriptors": [{"entries": entries}]});
             let headers = [("content-type", "application/json")];
             let stream = TcpStream::connect(&http).unwrap();
             exchange(stream, "POST", "/v1/check", &headers, &body.to_string());

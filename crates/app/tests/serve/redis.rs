@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::process::{Folder, RULES, Serving, Start};
+use crate::process::{Folder, RULES, Serving, Start, binary};
 use tidegate_test_servers::eventually;
 use tidegate_test_servers::server::Server;
 
@@ -126,4 +126,45 @@ fn under_compat_counters_are_kept_as_upstream_keeps_them() {
     redis.ask(&["INCRBY", &key, "2"]);
     assert_eq!(serving.check("ada").status, 429);
     assert_eq!(redis.ask(&["GET", &key]).text().as_deref(), Some("4"));
+}
+
+#[test]
+fn nodes_of_a_fleet_see_each_other_until_one_stops() {
+    let redis = Server::redis();
+    let folder = Folder::with_rules(RULES);
+    let other_rules =
+        Folder::with_rules(&RULES.replace("requests_per_unit: 2", "requests_per_unit: 3"));
+    let node = |folder, name: &str| {
+        on(folder, &redis).args([
+            "--set",
+            &format!("debug.name={name}"),
+            "--set",
+            "shutdown.delay=0s",
+        ])
+    };
+    let mut one = node(&folder, "one").serving();
+    let mut two = node(&other_rules, "two").serving();
+    let names = |serving: &mut Serving| {
+        let page = serving.get("debug", "/api/fleet").json();
+        let names = page["nodes"].as_array()?.iter();
+        Some(names.map(|node| node["name"].as_str().unwrap_or("").to_owned()).collect::<Vec<_>>())
+    };
+    for serving in [&mut one, &mut two] {
+        serving.until(|serving| names(serving).filter(|names| names == &["one", "two"]).map(drop));
+    }
+    let page = one.get("debug", "/api/fleet").json();
+    assert_eq!(
+        page["rules_versions"].as_object().map(|versions| versions.len()),
+        Some(2),
+        "{page}"
+    );
+    let address = one.address("debug");
+    let top = std::process::Command::new(binary()).args(["top", "--once", &address]).output();
+    let printed = String::from_utf8_lossy(&top.expect("it runs").stdout).into_owned();
+    for part in ["two", "all 2 nodes", "2 versions of the rules", "OTHER RULES"] {
+        assert!(printed.contains(part), "{part}: {printed}");
+    }
+    two.signal("TERM");
+    two.ended();
+    one.until(|one| names(one).filter(|names| names == &["one"]).map(drop));
 }

@@ -99,3 +99,66 @@ fn days_survive_a_restart_and_a_damaged_file_is_moved_aside() {
     assert!(folder.path("history.unusable").exists());
     assert_eq!(serving.get("debug", "/api/limits").status, 200);
 }
+
+#[test]
+fn findings_of_a_running_server_are_reported_and_can_be_denied() {
+    let folder = Folder::with_rules(RULES);
+    let mut serving = Start::new(&folder).serving();
+    serving.check("ada");
+    let address = serving.address("debug");
+    let report = |more: &[&str]| {
+        tidegate(&[&["rules", "report", "--from", &address, "--format", "json"][..], more].concat())
+    };
+    let output = report(&[]);
+    let page: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((output.status.code(), &page["ok"]), (Some(0), &true.into()), "{page}");
+    // A day is needed for findings; a denied kind that is not found does not fail the command.
+    assert_eq!(page["findings"], serde_json::json!([]));
+    assert_eq!(report(&["--deny", "all"]).status.code(), Some(0));
+    let evidence = serving.get("debug", "/api/evidence").json();
+    assert_eq!(evidence["limits"][0]["limit"]["limit"], "calls");
+    let away = tidegate(&["rules", "report", "--from", "127.0.0.1:1"]);
+    assert_eq!(away.status.code(), Some(2));
+    assert!(text(&away.stderr).contains("127.0.0.1:1"), "{away:?}");
+    let both = tidegate(&["rules", "report", "--from", &address, "--history", "-"]);
+    assert_eq!(both.status.code(), Some(2));
+}
+
+#[test]
+fn changes_survive_a_restart_and_their_switches_do_not() {
+    let folder = Folder::with_rules(RULES);
+    let file = folder.path("changes.jsonl");
+    let setting = format!("debug.changes_file={}", file.display());
+    let start = || Start::new(&folder).args(["--set", &setting, "--set", "shutdown.delay=0s"]);
+    let mut serving = start().serving();
+    let body = r#"{"limiter": "rate", "mode": "off", "reason": "before the restart"}"#;
+    assert_eq!(serving.ask("debug", "PUT", "/switches/limiter", &[], body).status, 200);
+    serving.signal("TERM");
+    serving.ended();
+    let cut_off = std::fs::read_to_string(&file).expect("written") + "{\"id\": 2, \"at";
+    std::fs::write(&file, cut_off).expect("written");
+    let mut serving = start().serving();
+    serving.wait_for(|line| {
+        line["message"].as_str().is_some_and(|text| text.contains("are no changes"))
+    });
+    assert_eq!(serving.get("debug", "/switches").json()["limiters"]["rate"], "enforce");
+    assert_eq!(serving.ask("debug", "DELETE", "/switches/kill", &[], "").status, 200);
+    let page = serving.get("debug", "/api/changes").json();
+    let shown: Vec<_> = page["changes"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|change| (change["id"].as_u64(), change["before_start"] == true, &change["reason"]))
+        .collect();
+    let null = serde_json::Value::Null;
+    let reason = serde_json::json!("before the restart");
+    assert_eq!(shown, [(Some(2), false, &null), (Some(1), true, &reason)]);
+    let lines = std::fs::read_to_string(&file).expect("written");
+    assert_eq!(lines.lines().count(), 3, "{lines}");
+    serving.signal("TERM");
+    serving.ended();
+    let folder_setting = format!("debug.changes_file={}", folder.path(".").display());
+    let refused = tidegate(&["serve", "--set", &folder_setting, "--set", "rules.required=false"]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(text(&refused.stderr).contains("debug.changes_file"), "{refused:?}");
+}

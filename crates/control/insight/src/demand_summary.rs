@@ -89,6 +89,8 @@ impl DemandSummary {
             .iter()
             .filter(|one| one.mean() > quota && one.repeated_share() >= STUBBORN_REPEATED);
         let peaks = sorted_peaks(callers);
+        let mut wanted: Vec<u64> = callers.iter().map(wanted_of).collect();
+        wanted.sort_unstable();
         DemandSummary {
             callers: sample.callers_estimate(),
             sampled: count(callers.len()),
@@ -108,8 +110,8 @@ impl DemandSummary {
                 max: peaks.last().copied().unwrap_or(0),
             },
             boundary_peak: u64::from(sample.boundary_peak()),
-            curve: curve(&peaks),
-            recommended: recommend(&peaks),
+            curve: curve(&wanted),
+            recommended: recommend(&wanted),
         }
     }
 
@@ -123,6 +125,12 @@ impl DemandSummary {
     pub fn refused_callers_share(&self) -> f64 {
         share(self.refused_callers, self.sampled)
     }
+}
+
+/// What a caller wants in a window: a caller that waits when it is refused asks for less.
+fn wanted_of(caller: &CallerDemand) -> u64 {
+    let waits = caller.repeated_share() < STUBBORN_REPEATED;
+    u64::from(if waits { caller.peak().max(caller.pace()) } else { caller.peak() })
 }
 
 fn sorted_peaks<'c>(callers: impl IntoIterator<Item = &'c CallerDemand>) -> Vec<u64> {

@@ -344,7 +344,9 @@ impl Judge<'_> {
         let LimitEvidence { limit, terms, .. } = self.evidence;
         let demand = self.caller_demand()?;
         let most = as_f64(terms.quota) * 1.5;
-        let windowed = terms.algorithm == "fixed_window" && !terms.soft;
+        // In shadow every caller passes, whatever the algorithm counts.
+        let enforced = terms.mode == "enforce";
+        let windowed = terms.algorithm == "fixed_window" && !terms.soft && enforced;
         if !windowed || as_f64(demand.boundary_peak) <= most {
             return None;
         }

@@ -7,6 +7,8 @@
 //! The board has its own connection, so that beats do not queue behind checks. `tidegate-overload` sends the beats, and
 //! decides what a node does without them.
 //!
+//! [`NodeRoster`] is beside it: descriptions of the nodes, for pages that show the whole fleet.
+//!
 //! ```no_run
 //! use std::hash::{BuildHasher, RandomState};
 //! use std::sync::Arc;
@@ -39,6 +41,10 @@ use tidegate_redis_link::{
     BatchingClient, ClientFigures, FailureKind, LinkError, LinkState, NumberReader, RedisKey,
     RedisSettings, RedisSettingsError, ScriptBody, ScriptCall, ScriptReply, put_number as put,
 };
+
+mod roster;
+
+pub use roster::{DESCRIPTION_BYTES_MAX, NodeRoster, ROSTER_BEAT};
 
 const BEAT: &str = include_str!("beat.lua");
 
@@ -74,10 +80,7 @@ impl RedisBoard {
         settings: FleetSettings,
     ) -> Result<Self, RedisSettingsError> {
         servers.check()?;
-        if name.len() > NAME_BYTES_MAX {
-            let words = format!("the name of a fleet has at most {NAME_BYTES_MAX} bytes");
-            return Err(RedisSettingsError::new(words));
-        }
+        check_name(name)?;
         let key = RedisKey::from_slice(format!("{}:fleet:{name}", servers.prefix).as_bytes());
         let client = BatchingClient::start(RedisSettings { connections: 1, ..servers }, BEAT)?;
         Ok(RedisBoard { client, key, settings })
@@ -145,8 +148,16 @@ fn read_grant(reply: &ScriptReply) -> Result<Grant, BoardError> {
     .ok_or_else(|| BoardError::Unreachable(Box::new(malformed())))
 }
 
+fn check_name(name: &str) -> Result<(), RedisSettingsError> {
+    if name.len() > NAME_BYTES_MAX {
+        let words = format!("the name of a fleet has at most {NAME_BYTES_MAX} bytes");
+        return Err(RedisSettingsError::new(words));
+    }
+    Ok(())
+}
+
 fn malformed() -> LinkError {
-    let reason = "its reply to a beat is malformed".to_owned();
+    let reason = "its reply is malformed".to_owned();
     LinkError::Unavailable { kind: FailureKind::Protocol, reason }
 }
 

@@ -1,10 +1,17 @@
 //! The dashboard: files for a browser, part of the program.
 //!
-//! They hold no data. Nothing is loaded from elsewhere, so that they work offline and under a strict policy.
+//! They hold no data. Nothing is loaded from elsewhere, so that they work offline and under a strict policy. Each is
+//! compressed once, when the first browser asks for it.
 
+use std::io::Write;
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, ETAG, HeaderMap, HeaderName, HeaderValue,
-    IF_NONE_MATCH, LOCATION,
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, ETAG, HeaderMap,
+    HeaderName, HeaderValue, IF_NONE_MATCH, LOCATION, VARY,
 };
 use http::{Response, StatusCode};
 
@@ -29,6 +36,16 @@ struct Asset {
     name: &'static str,
     content_type: &'static str,
     bytes: &'static [u8],
+}
+
+impl Asset {
+    /// Its bytes with gzip.
+    fn compress(&self) -> Bytes {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        // Writing to memory does not fail.
+        let _ = encoder.write_all(self.bytes);
+        encoder.finish().unwrap_or_default().into()
+    }
 }
 
 macro_rules! assets {
@@ -67,9 +84,25 @@ assets! {
     "try.js" JS;
 }
 
-/// The bytes of all files.
-pub(super) fn files() -> impl Iterator<Item = &'static [u8]> {
-    ASSETS.iter().map(|asset| asset.bytes)
+/// The bytes of all files with gzip, in their order.
+fn compressed() -> &'static [Bytes] {
+    static COMPRESSED: OnceLock<Vec<Bytes>> = OnceLock::new();
+    COMPRESSED.get_or_init(|| ASSETS.iter().map(Asset::compress).collect())
+}
+
+/// The bytes of all files, as browsers get them.
+pub(super) fn files() -> impl Iterator<Item = Bytes> {
+    compressed().iter().cloned()
+}
+
+/// Whether a client takes gzip.
+fn takes_gzip(headers: &HeaderMap) -> bool {
+    let accepted = headers.get(ACCEPT_ENCODING).and_then(|value| value.to_str().ok());
+    let is_gzip = |coding: &str| {
+        let (name, quality) = coding.split_once(';').unwrap_or((coding, ""));
+        name.trim() == "gzip" && !matches!(quality.trim(), "q=0" | "q=0.0" | "q=0.00" | "q=0.000")
+    };
+    accepted.is_some_and(|accepted| accepted.split(',').any(is_gzip))
 }
 
 /// The index.
@@ -79,17 +112,26 @@ pub(super) fn index(headers: &HeaderMap) -> Result<Answer, Problem> {
 
 /// A file by its name.
 pub(super) fn file(name: &str, headers: &HeaderMap) -> Result<Answer, Problem> {
-    let asset = ASSETS.iter().find(|asset| asset.name == name);
+    let found = ASSETS.iter().zip(compressed()).find(|(asset, _)| asset.name == name);
     let none = || Problem::new(StatusCode::NOT_FOUND, "the dashboard has no such file");
-    let asset = asset.ok_or_else(none)?;
+    let (asset, compressed) = found.ok_or_else(none)?;
     let tag = format!("\"{:016x}\"", fingerprint(asset.bytes));
     let known = headers.get(IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes());
-    let body: &'static [u8] = if known { b"" } else { asset.bytes };
+    let zipped = takes_gzip(headers);
+    let body = match (known, zipped) {
+        (true, _) => Bytes::new(),
+        (false, true) => compressed.clone(),
+        (false, false) => Bytes::from_static(asset.bytes),
+    };
     let mut answer = answer::typed(HeaderValue::from_static(asset.content_type), body);
     if known {
         *answer.status_mut() = StatusCode::NOT_MODIFIED;
     }
     let fields = answer.headers_mut();
+    if zipped && !known {
+        fields.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    fields.insert(VARY, HeaderValue::from_static("accept-encoding"));
     fields.insert(CACHE_CONTROL, REVALIDATE);
     fields.insert(CONTENT_SECURITY_POLICY, POLICY);
     fields.insert(OPENER_POLICY, SAME_ORIGIN);
@@ -117,6 +159,8 @@ fn fingerprint(bytes: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+
     use super::*;
 
     const UPLOT_JS: u64 = 0xe36e_4ba6_4a14_0428;
@@ -140,6 +184,29 @@ mod tests {
             let listed = ASSETS.iter().any(|asset| asset.name == name);
             assert!(listed || name == "uplot-LICENSE", "{name} is in no answer");
         }
+    }
+
+    #[test]
+    fn compressed_files_are_small_and_the_same() {
+        const PAGE_BYTES_MAX: usize = 50_000;
+        let mut bytes = 0;
+        for (asset, compressed) in ASSETS.iter().zip(files()) {
+            let mut read = Vec::new();
+            flate2::read::GzDecoder::new(&compressed[..]).read_to_end(&mut read).unwrap();
+            assert_eq!(read, asset.bytes, "{}", asset.name);
+            bytes += compressed.len();
+        }
+        assert!(bytes <= PAGE_BYTES_MAX, "{bytes}");
+    }
+
+    #[test]
+    fn files_are_compressed_for_clients_that_take_it() {
+        let taken = |accepted: &'static str| {
+            let headers = [(ACCEPT_ENCODING, HeaderValue::from_static(accepted))];
+            takes_gzip(&headers.into_iter().collect())
+        };
+        assert!(taken("gzip") && taken("deflate, gzip;q=0.5, br"));
+        assert!(!taken("br") && !taken("gzip;q=0, br") && !takes_gzip(&HeaderMap::new()));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use tidegate_engine::{Target, Timestamp};
 use tidegate_words::words;
 
 use super::audit::Undo;
+use super::limiters::SwitchTarget;
 
 /// One change, for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub struct Change {
     pub(super) reason: Option<String>,
     /// When it ends by itself.
     pub(super) until: Option<Timestamp>,
+    /// What it switched, as one text.
+    pub(super) target: Option<String>,
     /// The request that undoes it.
     pub(super) undo: Option<Undo>,
 }
@@ -33,6 +36,7 @@ words! {
         LimiterBack = "limiter_back",
         LogLevel = "log_level",
         Reload = "reload",
+        SwitchesFile = "switches_file",
         TopCleared = "top_cleared",
     }
 }
@@ -40,7 +44,39 @@ words! {
 impl Change {
     pub(super) fn new(kind: ChangeKind, description: impl Into<String>) -> Self {
         let description = description.into();
-        Change { kind, description, modes: None, reason: None, until: None, undo: None }
+        let (modes, reason, until) = (None, None, None);
+        Change { kind, description, modes, reason, until, target: None, undo: None }
+    }
+
+    /// The end of a switch that was to end by itself.
+    pub fn switch_ended(switched: SwitchTarget) -> Self {
+        let (kind, what) = match switched {
+            SwitchTarget::Everything => {
+                (ChangeKind::KillSwitch, "everything is on again".to_owned())
+            }
+            SwitchTarget::Limiter(limiter) => {
+                let name = limiter.as_str();
+                (ChangeKind::LimiterBack, format!("limiter {name} is as configured again"))
+            }
+        };
+        let change = Change::new(kind, format!("{what}: the time of its switch was over"));
+        change.at(switched.as_str())
+    }
+
+    /// The end of a switch of limits that was to end by itself.
+    pub fn limit_switch_ended(target: Target<'_>) -> Self {
+        let state = "is as its rule file says again: the time of its switch was over";
+        Change::of_limits(ChangeKind::LimitBack, target, state)
+    }
+
+    /// A switches file that was applied.
+    pub fn switches_file(description: impl Into<String>) -> Self {
+        Change::new(ChangeKind::SwitchesFile, description)
+    }
+
+    /// The same change with what it switched.
+    pub(super) fn at(self, target: impl Into<String>) -> Self {
+        Change { target: Some(target.into()), ..self }
     }
 
     /// The same change with the modes before and after, and the request that undoes it.
@@ -67,7 +103,9 @@ impl Change {
     pub(super) fn of_limits(kind: ChangeKind, target: Target<'_>, state: &str) -> Self {
         let Target { domain, path, limit } = target;
         let limit = limit.map(|limit| format!("limit {limit:?} of ")).unwrap_or_default();
+        // Switches of a rule and of one of its limits replace each other.
         Change::new(kind, format!("{limit}rule {path:?} of domain {domain:?} {state}"))
+            .at(format!("{domain:?} {path:?}"))
     }
 }
 

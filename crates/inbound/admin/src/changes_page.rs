@@ -22,7 +22,11 @@ pub(super) fn list<S: CounterStore, C: Clock>(
     if query.get("format") == Some("csv") {
         return Ok(answer::csv("changes.csv", table(&door.audit.newest(after, usize::MAX))));
     }
-    Ok(answer::json(&json!({ "changes": door.audit.newest(after, PAGE) })))
+    let mut changes = door.audit.newest(after, PAGE);
+    for change in &mut changes {
+        change.undo = door.audit.undo_of(change);
+    }
+    Ok(answer::json(&json!({ "changes": changes })))
 }
 
 fn table(entries: &[AuditEntry]) -> String {
@@ -36,7 +40,7 @@ fn table(entries: &[AuditEntry]) -> String {
             entry.at_ms.to_string(),
             text(&entry.by),
             entry.peer.map(|peer| peer.to_string()).unwrap_or_default(),
-            entry.kind.to_owned(),
+            entry.kind.clone().into_owned(),
             entry.what.clone(),
             text(&entry.before),
             text(&entry.after),

@@ -15,6 +15,7 @@ use tidegate_engine::{Clock, Engine, LimiterKind, Mode, Target, Timestamp};
 use tidegate_overload::{Limiter, Protection, SteadyClock};
 use tidegate_words::words;
 
+use super::change::Change;
 pub use metrics::SWITCHBOARD_METRICS;
 
 words! {
@@ -113,7 +114,12 @@ pub struct Switchboard {
     ends: Mutex<BTreeMap<SwitchTarget, Timestamp>>,
     /// When switches of limits end by themselves, if so.
     limit_ends: Mutex<BTreeMap<LimitTarget, Timestamp>>,
+    /// Changes that no request made, until they are recorded.
+    changes: Mutex<Vec<Change>>,
 }
+
+/// The most changes that wait to be recorded; they are every second.
+const CHANGES_MAX: usize = 1_000;
 
 /// The most switches of limits that end by themselves.
 const LIMIT_ENDS_MAX: usize = 10_000;
@@ -149,8 +155,9 @@ impl Switchboard {
     {
         let configured = [Mode::Off; LimiterName::ALL.len()];
         let (configured, ends) = (Mutex::new(configured), Mutex::default());
-        let limit_ends = Mutex::default();
-        let board = Switchboard { rules: engine, protection, configured, ends, limit_ends };
+        let (limit_ends, changes) = (Mutex::default(), Mutex::default());
+        let board =
+            Switchboard { rules: engine, protection, configured, ends, limit_ends, changes };
         let now = LimiterName::ALL.map(|limiter| board.mode(limiter).unwrap_or(Mode::Off));
         *board.configured.lock() = now;
         board
@@ -230,8 +237,32 @@ impl Switchboard {
         for target in &over {
             ends.remove(target);
             self.rules.unset(target);
+            self.report(Change::limit_switch_ended(target.as_target()));
         }
         over
+    }
+
+    /// When the switch of this target ends by itself, if so.
+    pub(crate) fn limit_end(&self, target: &LimitTarget) -> Option<Timestamp> {
+        self.limit_ends.lock().get(target).copied()
+    }
+
+    /// When this switch ends by itself, if so.
+    pub(crate) fn end_of(&self, switched: SwitchTarget) -> Option<Timestamp> {
+        self.ends.lock().get(&switched).copied()
+    }
+
+    /// Keeps a change that no request made, so that the debug port records it.
+    pub fn report(&self, change: Change) {
+        let mut changes = self.changes.lock();
+        if changes.len() < CHANGES_MAX {
+            changes.push(change);
+        }
+    }
+
+    /// The changes since the last call that no request made.
+    pub(crate) fn take_changes(&self) -> Vec<Change> {
+        std::mem::take(&mut *self.changes.lock())
     }
 
     /// Switches everything off, or on again: while off, every request passes.
@@ -269,6 +300,7 @@ impl Switchboard {
                 SwitchTarget::Everything => self.switch_off(false),
                 SwitchTarget::Limiter(limiter) => _ = self.restore(*limiter),
             }
+            self.report(Change::switch_ended(*switched));
         }
         over
     }

@@ -15,7 +15,7 @@ tidegate_metrics::metrics! {
     /// The metrics of the admin port and of the process.
     pub ADMIN_METRICS:
     CHANGES = Counter "tidegate_debug_changes_total" ["change"]
-        "Changes made through the debug door.";
+        "Changes made at run time: through the debug door, by the switches file, and switches that ended by themselves.";
     DENIED = Counter "tidegate_debug_denied_total" []
         "Requests that the debug door rejected for a missing or wrong token.";
     BUILD_INFO = Info "tidegate_build_info" ["version"]

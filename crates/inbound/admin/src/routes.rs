@@ -12,6 +12,7 @@ pub(super) enum Page {
     ApiEvents,
     ApiEvidence,
     ApiFindings,
+    ApiFleet,
     ApiLimit,
     ApiLimits,
     ApiSeries,
@@ -97,8 +98,9 @@ routes! {
     GET "/api/callers" Private(Page::ApiCallers) "the most refused callers and what each has left; ?find=, ?format=csv";
     GET "/api/changes" Private(Page::ApiChanges) "changes made at run time: who, what, why; ?format=csv";
     GET "/api/events" Private(Page::ApiEvents) "a stream of events; ?kinds=state,verdicts,changes";
-    GET "/api/evidence" Private(Page::ApiEvidence) "what is known of each limit, for `tidegate rules report --history -`";
+    GET "/api/evidence" Private(Page::ApiEvidence) "what is known of each limit, for `tidegate rules report --from`";
     GET "/api/findings" Private(Page::ApiFindings) "what traffic says about the rules";
+    GET "/api/fleet" Private(Page::ApiFleet) "the nodes of the fleet, and their sums";
     GET "/api/limits" Private(Page::ApiLimits) "every limit with its counts; ?sort=, ?find=, ?after=, ?format=csv";
     GET "/api/limits/{id}" Private(Page::ApiLimit) "one limit: its last hour, its days, its callers";
     GET "/api/series" Private(Page::ApiSeries) "charts as columns; ?names=, ?since=, ?step=";

@@ -30,7 +30,9 @@ use super::limiters::Switchboard;
 use super::recorder::Recorder;
 use super::routes::{self, Action, Command, Page, Question, Route};
 use super::settings::DebugParts;
-use super::{assets, callers_page, changes_page, findings_page, limits_page, series_page};
+use super::{
+    assets, callers_page, changes_page, findings_page, fleet_page, limits_page, series_page,
+};
 use super::{log_level, metrics, rlconfig, stats, switches, top};
 use super::{state_page, try_page};
 
@@ -93,6 +95,21 @@ impl<S: CounterStore, C: Clock> DebugDoor<S, C> {
         let now = self.inner.engine.clock().now();
         self.inner.parts.observations.tick(now);
         self.inner.recorder.record(&self.inner, now);
+        for change in self.inner.board.take_changes() {
+            self.inner.changes.count(&change);
+            self.inner.audit(&change, None, None, now);
+        }
+    }
+
+    /// Begins with the changes that earlier processes recorded: the lines that [`DebugParts::on_audit`] got. Returns how
+    /// many of the lines are no changes.
+    pub fn restore_changes(&self, lines: &str) -> usize {
+        self.inner.audit.restore(lines)
+    }
+
+    /// This node in a few words for the other nodes of its fleet, as JSON of up to a kibibyte.
+    pub fn node_state(&self) -> String {
+        fleet_page::node_state(&self.inner).to_string()
     }
 
     /// What would happen to a request: the page `/api/try`, with the same body.
@@ -109,8 +126,8 @@ impl<S: CounterStore, C: Clock> DebugDoor<S, C> {
         self.inner.recorder.with(History::bytes)
     }
 
-    /// The files of the dashboard.
-    pub fn dashboard_files() -> impl Iterator<Item = &'static [u8]> {
+    /// The files of the dashboard, compressed as browsers get them.
+    pub fn dashboard_files() -> impl Iterator<Item = Bytes> {
         assets::files()
     }
 
@@ -246,6 +263,7 @@ impl<S: CounterStore, C: Clock> Inner<S, C> {
             Page::ApiEvents => events::open(self, query, headers),
             Page::ApiEvidence => Ok(findings_page::evidence_page(self)),
             Page::ApiFindings => Ok(findings_page::findings_page(self)),
+            Page::ApiFleet => Ok(fleet_page::page(self).await),
             Page::ApiLimit => limits_page::one(self, route.parameter(head.uri.path())),
             Page::ApiLimits => limits_page::list(self, query),
             Page::ApiSeries => series_page::columns(self, query),
@@ -329,22 +347,32 @@ impl<S: CounterStore, C: Clock> Inner<S, C> {
         self.changes.count(change);
         let now = self.engine.clock().now();
         let tokens = &self.parts.settings.access.tokens;
+        self.audit(change, tokens.authorize(headers, Role::Change, now).ok(), peer, now);
+        if let Some(on_change) = &self.parts.on_change {
+            on_change(change);
+        }
+    }
+
+    /// Records a change.
+    fn audit(&self, change: &Change, by: Option<String>, peer: Option<SocketAddr>, now: Timestamp) {
         let (before, after) = change.modes.clone().unzip();
-        self.audit.add(AuditEntry {
+        let line = self.audit.add(AuditEntry {
             id: 0,
             at_ms: now.as_millis(),
-            by: tokens.authorize(headers, Role::Change, now).ok(),
+            by,
             peer,
-            kind: change.kind(),
+            kind: change.kind().into(),
             what: change.description().to_owned(),
             before,
             after,
             reason: change.reason.clone(),
             until_ms: change.until.map(Timestamp::as_millis),
+            target: change.target.clone(),
             undo: change.undo.clone(),
+            before_start: false,
         });
-        if let Some(on_change) = &self.parts.on_change {
-            on_change(change);
+        if let Some(on_audit) = &self.parts.on_audit {
+            on_audit(&line);
         }
     }
 }

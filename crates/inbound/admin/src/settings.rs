@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use super::change::Change;
 use super::delivery::DeliveryReading;
+use super::fleet_page::NodesReader;
 use super::limiters::Switchboard;
 use super::observations::Observations;
-use super::state_page::StoreReading;
+use super::state_page::{ControlReading, ForwardedReading, StoreReading};
 use super::try_page::{TriedHead, TriedRoute};
 use tidegate_access::{AccessPolicy, HostNames};
 use tidegate_engine::RuleLimit;
@@ -28,6 +29,8 @@ defaults! {
         pub rules_max: usize = 10_000,
         /// The most bytes of the history. Default: 8 MiB.
         pub history_bytes: usize = 8 << 20,
+        /// The name of this node among the others of its fleet. Default: none.
+        pub node_name: String,
         /// The most streams of events at a time. Default: 16.
         pub streams_max: usize = 16,
     }
@@ -49,6 +52,7 @@ type Source<T> = Box<dyn Fn() -> T + Send + Sync>;
 type RequestTrial = Box<dyn Fn(&TriedHead) -> TriedRoute + Send + Sync>;
 type CallerNaming = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
 type Listener<T> = Box<dyn Fn(&T) + Send + Sync>;
+type LineListener = Box<dyn Fn(&str) + Send + Sync>;
 
 /// The parts of the program that the debug port shows. Missing parts have no page.
 #[derive(Default)]
@@ -85,6 +89,12 @@ pub struct DebugParts {
     pub collectors: Vec<Arc<dyn Collector>>,
     /// The state of the store.
     pub store: Option<Source<StoreReading>>,
+    /// The snapshot of the control plane, if there is one.
+    pub control: Option<Source<ControlReading>>,
+    /// The queues of the forwarder, if there is one.
+    pub forwarder: Option<Source<Vec<ForwardedReading>>>,
+    /// Reads the nodes of the fleet. Without it the fleet is this node.
+    pub nodes: Option<NodesReader>,
     /// A limit in a few words.
     pub limit_terms: Option<fn(&RuleLimit) -> String>,
     /// What the gateway makes of a request. Without it only descriptors can be tried.
@@ -93,6 +103,8 @@ pub struct DebugParts {
     pub show_caller: Option<CallerNaming>,
     /// Is called with every change, to log it.
     pub on_change: Option<Listener<Change>>,
+    /// Is called with every change as a line of JSON, to keep it.
+    pub on_audit: Option<LineListener>,
 }
 
 debug_fields!(DebugParts { settings });

@@ -17,7 +17,41 @@ pub struct StoreReading {
     pub unavailable: Option<String>,
 }
 
-/// One node of the fleet, as it describes itself.
+/// The snapshot of the control plane that a node uses.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ControlReading {
+    /// Its version, as the control plane shows it.
+    pub version: String,
+    /// How old it is, in seconds.
+    pub age_s: u64,
+    /// Why no newer one is in use, if so.
+    pub problem: Option<String>,
+}
+
+/// A queue of the forwarder.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ForwardedReading {
+    /// The type of its records.
+    pub name: String,
+    /// The target, if it is not the name.
+    pub target: Option<String>,
+    /// Such as `running` or `paused`.
+    pub mode: String,
+    /// Records that wait or are in flight.
+    pub waiting: u64,
+    /// Attempts in flight.
+    pub in_flight: u64,
+    /// Dead letters.
+    pub dead: u64,
+    /// Records that leave in a second, if known.
+    pub rate: Option<f64>,
+    /// Seconds until the queue is empty, if known.
+    pub empty_in_s: Option<u64>,
+    /// What hinders it, if something does.
+    pub problem: Option<String>,
+}
+
+/// A limiter with its mode.
 #[derive(Debug, Serialize)]
 struct LimiterState {
     name: &'static str,
@@ -27,7 +61,7 @@ struct LimiterState {
 }
 
 /// The names whose last second is in the state.
-const RATES: [&str; 7] =
+pub(super) const RATES: [&str; 7] =
     ["admitted", "refused", "undecided", "failed", "over_limit", "shadow", "shed"];
 
 /// The state as JSON.
@@ -40,7 +74,9 @@ pub(super) fn read<S: CounterStore, C: Clock>(door: &Inner<S, C>) -> Value {
     door.engine.for_each_switch(|_, _, _, _| switched += 1);
     let state = json!({
         "version": door.parts.version,
+        "name": door.parts.settings.node_name,
         "now_ms": now.as_millis(),
+        "started_ms": started.map(Timestamp::as_millis),
         "uptime_s": started.map_or(0, |started| now.since(started).get() / 1_000_000_000),
         "rules": {
             "version": format!("{:016x}", snapshot.version()),
@@ -57,7 +93,10 @@ pub(super) fn read<S: CounterStore, C: Clock>(door: &Inner<S, C>) -> Value {
         "rates": rates(door),
         "overload": door.board.protection().map(|protection| overload(&protection.gauges())),
         "store": door.parts.store.as_ref().map(|read| read()),
+        "control": door.parts.control.as_ref().map(|read| read()),
+        "forwarder": door.parts.forwarder.as_ref().map(|read| read()),
         "gateway": door.parts.gateway_page.is_some(),
+        "shared": door.parts.nodes.is_some(),
         "tail": door.parts.observations.tail().mode().as_str(),
         "changes": door.audit.last(),
         "streams": door.streams.open(),

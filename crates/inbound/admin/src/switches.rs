@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use http::StatusCode;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 use tidegate_engine::{Clock, Engine, Mode, Nanos, Percent, RuleLimit, Timestamp, UnknownTarget};
 
 use super::answer::{self, Answer, Problem};
@@ -83,6 +83,7 @@ pub(super) fn read<S, C: Clock>(engine: &Engine<S, C>, board: &Switchboard) -> S
 struct KillSwitch {
     off: bool,
     for_seconds: Option<u64>,
+    until_ms: Option<u64>,
     reason: Option<ChangeReason>,
 }
 
@@ -107,9 +108,28 @@ fn text_of(reason: Option<ChangeReason>) -> Option<String> {
     reason.map(|ChangeReason(text)| text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
-/// When a switch ends that holds for so many seconds.
-fn end_of(now: Timestamp, for_seconds: Option<u64>) -> Option<Timestamp> {
-    for_seconds.map(|seconds| now.after(Nanos::from_secs(seconds)))
+/// When a switch ends that holds for so many seconds, or until an instant. One that is over ends with the next tick.
+fn end_of(
+    now: Timestamp,
+    for_seconds: Option<u64>,
+    until_ms: Option<u64>,
+) -> Result<Option<Timestamp>, Problem> {
+    match (for_seconds, until_ms) {
+        (Some(_), Some(_)) => {
+            let detail = "a switch has `for_seconds` or `until_ms`, not both";
+            Err(Problem::new(StatusCode::BAD_REQUEST, detail))
+        }
+        (Some(seconds), None) => Ok(Some(now.after(Nanos::from_secs(seconds)))),
+        (None, Some(millis)) => Ok(Some(Timestamp::from_nanos(millis.saturating_mul(1_000_000)))),
+        (None, None) => Ok(None),
+    }
+}
+
+/// Adds to the body of a request the end of the switch that it restores.
+fn put_end(body: &mut Value, end: Option<Timestamp>) {
+    if let Some(end) = end {
+        body["until_ms"] = json!(end.as_millis());
+    }
 }
 
 pub(super) fn kill(
@@ -117,8 +137,8 @@ pub(super) fn kill(
     now: Timestamp,
     body: &[u8],
 ) -> Result<(Change, Answer), Problem> {
-    let KillSwitch { off, for_seconds, reason } = parse(body)?;
-    let until = end_of(now, for_seconds).filter(|_| off);
+    let KillSwitch { off, for_seconds, until_ms, reason } = parse(body)?;
+    let until = end_of(now, for_seconds, until_ms)?.filter(|_| off);
     let (change, answer) = switch_all(board, off);
     if let Some(end) = until {
         board.end_at(SwitchTarget::Everything, end);
@@ -141,14 +161,14 @@ pub(super) fn revive(board: &Switchboard, body: &[u8]) -> Result<(Change, Answer
 fn switch_all(board: &Switchboard, off: bool) -> (Change, Answer) {
     let state = |off: bool| if off { "off" } else { "on" };
     let before = board.is_off();
+    let mut body = json!({ "off": before });
+    put_end(&mut body, board.end_of(SwitchTarget::Everything));
     board.switch_off(off);
     let description = format!("everything was switched {}", state(off));
-    let undo = Undo { method: "PUT", path: "/switches/kill", body: json!({ "off": before }) };
-    let change = Change::new(ChangeKind::KillSwitch, description).between(
-        state(before).to_owned(),
-        state(off).to_owned(),
-        undo,
-    );
+    let undo = Undo { method: "PUT", path: "/switches/kill", body };
+    let change = Change::new(ChangeKind::KillSwitch, description)
+        .between(state(before).to_owned(), state(off).to_owned(), undo)
+        .at(SwitchTarget::Everything.as_str());
     (change, answer::json(&json!({ "off": off })))
 }
 
@@ -161,6 +181,7 @@ struct LimitSwitch {
     mode: String,
     enforce_percent: Option<u8>,
     for_seconds: Option<u64>,
+    until_ms: Option<u64>,
     reason: Option<ChangeReason>,
 }
 
@@ -169,8 +190,9 @@ pub(super) fn limit<S, C: Clock>(
     board: &Switchboard,
     body: &[u8],
 ) -> Result<(Change, Answer), Problem> {
-    let LimitSwitch { domain, path, limit, mode, enforce_percent, for_seconds, reason } =
+    let LimitSwitch { domain, path, limit, mode, enforce_percent, for_seconds, until_ms, reason } =
         parse(body)?;
+    let until = end_of(engine.clock().now(), for_seconds, until_ms)?;
     let mode = Mode::from_word(&mode).ok_or_else(|| {
         let words = Mode::WORDS.join(", ");
         Problem::new(StatusCode::BAD_REQUEST, format!("`mode` is one of {words}"))
@@ -183,9 +205,8 @@ pub(super) fn limit<S, C: Clock>(
     let mode = mode.with_percent(Percent::new(enforce_percent));
     let owned = LimitTarget { domain, path, limit };
     let target = owned.as_target();
-    let (before, undo) = before(engine, &owned);
+    let (before, undo) = before(engine, board, &owned);
     let limits = engine.set_switch(target, mode).map_err(unknown)?;
-    let until = end_of(engine.clock().now(), for_seconds);
     if !board.end_limit_at(owned.clone(), until) {
         let detail = "too many switches of limits end by themselves";
         return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail));
@@ -198,7 +219,11 @@ pub(super) fn limit<S, C: Clock>(
 }
 
 /// The mode of the first limit of a target, and the request that restores it.
-fn before<S, C: Clock>(engine: &Engine<S, C>, target: &LimitTarget) -> (String, Undo) {
+fn before<S, C: Clock>(
+    engine: &Engine<S, C>,
+    board: &Switchboard,
+    target: &LimitTarget,
+) -> (String, Undo) {
     let LimitTarget { domain, path, limit: name } = target;
     let snapshot = engine.snapshot();
     let is_of = |limit: &&RuleLimit| {
@@ -224,6 +249,7 @@ fn before<S, C: Clock>(engine: &Engine<S, C>, target: &LimitTarget) -> (String, 
         Some(mode) => {
             body["mode"] = json!(mode.as_str());
             body["enforce_percent"] = json!(mode.enforce_percent());
+            put_end(&mut body, board.limit_end(target));
             "PUT"
         }
         None => "DELETE",
@@ -248,11 +274,11 @@ pub(super) fn limit_back<S, C: Clock>(
     let LimitBack { domain, path, limit, reason } = parse(body)?;
     let owned = LimitTarget { domain, path, limit };
     let target = owned.as_target();
-    let (mode, undo) = before(engine, &owned);
+    let (mode, undo) = before(engine, board, &owned);
     let limits = engine.unset_switch(target).map_err(unknown)?;
     board.end_limit_at(owned.clone(), None);
     let state = "is as its rule file says again";
-    let (after, _) = before(engine, &owned);
+    let (after, _) = before(engine, board, &owned);
     let change = Change::of_limits(ChangeKind::LimitBack, target, state)
         .between(mode, after, undo)
         .because(text_of(reason), None);
@@ -265,6 +291,7 @@ struct LimiterSwitch {
     limiter: String,
     mode: String,
     for_seconds: Option<u64>,
+    until_ms: Option<u64>,
     reason: Option<ChangeReason>,
 }
 
@@ -273,27 +300,28 @@ pub(super) fn limiter(
     now: Timestamp,
     body: &[u8],
 ) -> Result<(Change, Answer), Problem> {
-    let LimiterSwitch { limiter, mode, for_seconds, reason } = parse(body)?;
+    let LimiterSwitch { limiter, mode, for_seconds, until_ms, reason } = parse(body)?;
+    let until = end_of(now, for_seconds, until_ms)?;
     let limiter = named(&limiter)?;
     let mode = Mode::parse(&mode).ok_or_else(|| {
         let detail = format!("`mode` is {}", Mode::SYNTAX);
         Problem::new(StatusCode::BAD_REQUEST, detail)
     })?;
     let before = board.mode(limiter);
+    let undo = limiter_undo(board, limiter, before);
     if !board.set(limiter, mode) {
         return Err(unprotected(limiter));
     }
-    let until = end_of(now, for_seconds);
     if let Some(end) = until {
         board.end_at(SwitchTarget::Limiter(limiter), end);
     }
-    let undo = limiter_undo(board, limiter, before);
     let limiter = limiter.as_str();
     let description = format!("limiter {limiter} was switched to {mode}");
     let answer = answer::json(&json!({ "limiter": limiter, "mode": mode.to_string() }));
     let before = before.map(|before| before.to_string()).unwrap_or_default();
     let change = Change::new(ChangeKind::Limiter, description)
         .between(before, mode.to_string(), undo)
+        .at(limiter)
         .because(text_of(reason), until);
     Ok((change, answer))
 }
@@ -311,7 +339,8 @@ fn limiter_undo(board: &Switchboard, limiter: LimiterName, before: Option<Mode>)
     let path = "/switches/limiter";
     match before.filter(|before| *before != board.configured(limiter)) {
         Some(mode) => {
-            let body = json!({ "limiter": name, "mode": mode.to_string() });
+            let mut body = json!({ "limiter": name, "mode": mode.to_string() });
+            put_end(&mut body, board.end_of(SwitchTarget::Limiter(limiter)));
             Undo { method: "PUT", path, body }
         }
         None => Undo { method: "DELETE", path, body: json!({ "limiter": name }) },
@@ -330,6 +359,7 @@ pub(super) fn limiter_back(board: &Switchboard, body: &[u8]) -> Result<(Change, 
     let answer = answer::json(&json!({ "limiter": limiter, "mode": mode.to_string() }));
     let change = Change::new(ChangeKind::LimiterBack, description)
         .between(before, mode.to_string(), undo)
+        .at(limiter)
         .because(text_of(reason), None);
     Ok((change, answer))
 }

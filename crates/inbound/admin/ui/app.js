@@ -73,8 +73,10 @@ function open() {
   const [found, title, make] = VIEWS.find(([known]) => known === name) ?? VIEWS[0];
   view?.end?.();
   for (const link of $("nav").children) {
-    if (link.dataset.view === found) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
+    if (link.dataset.view === found) {
+      link.setAttribute("aria-current", "page");
+      link.scrollIntoView({ block: "nearest", inline: "nearest" });
+    } else link.removeAttribute("aria-current");
   }
   document.title = `${title} · Tidegate`;
   const parts = rest.map(decodeURIComponent);
@@ -93,10 +95,11 @@ function showState(data) {
   if (data.rules.stale) warnings.push("▲ The latest rules are wrong; older ones are in place");
   if (data.store?.unavailable) warnings.push(`▲ The store is not available: ${data.store.unavailable}`);
   if (data.overload?.fleet.fallback) warnings.push("▲ The fleet's lease has expired; this node uses its safe share");
+  if (data.control?.problem) warnings.push(`▲ Control plane: ${data.control.problem}`);
   const text = warnings.join(" · ");
   if (banner.textContent !== text) banner.textContent = text;
   banner.hidden = !text;
-  put($("foot"), `Tidegate ${data.version} · up ${span(data.uptime_s)} · rules ${data.rules.version.slice(0, 8)}, ${data.rules.limits} limits · store ${data.store?.kind ?? "memory"}`);
+  put($("foot"), `Tidegate ${data.version} · up ${span(data.uptime_s)} · rules ${data.rules.version.slice(0, 8)}, ${data.rules.limits} limits · store ${data.store?.kind ?? "memory"}${data.control ? ` · control version ${data.control.version}, ${span(data.control.age_s)} old` : ""}`);
   view?.state?.(data);
 }
 

@@ -23,7 +23,7 @@ export function callers() {
       // What has the focus stays.
       if (auto === true && list.contains(document.activeElement)) return;
       put(since, page.since_ms ? `Refusals by limits since ${clock(page.since_ms)}. Nothing is charged by looking.` : "");
-      put(list, table("Callers", [["Caller", "name"], ["Limit"], ["Refusals", "num"], ["Answer"], ["Left now", "num"], ["Action"]], page.callers.map(row), "No caller was refused by a limit."));
+      put(list, table("Callers", [["Caller", "name"], ["Limit"], ["Refusals", "num"], ["Answer", "wide"], ["Left now", "num"], ["Action"]], page.callers.map(row), "No caller was refused by a limit."));
     } catch (error) {
       put(list, failed(error, load));
     }

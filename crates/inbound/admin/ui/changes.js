@@ -6,7 +6,7 @@ import { ask, failed } from "./app.js";
 
 export function changes() {
   const list = el("section", { class: "card" });
-  const node = el("div", {}, el("div", { class: "row" }, el("h1", { class: "grow" }, "Changes"), el("button", { type: "button", class: "small", onclick: () => download("/api/changes?format=csv", "changes.csv") }, "CSV")), el("p", { class: "sub" }, "The last 1,000 changes at run time since this process started; the log has all."), list);
+  const node = el("div", {}, el("div", { class: "row" }, el("h1", { class: "grow" }, "Changes"), el("button", { type: "button", class: "small", onclick: () => download("/api/changes?format=csv", "changes.csv") }, "CSV")), el("p", { class: "sub" }, "The last 1,000 changes at run time, newest first. Switches end with the process; debug.changes_file keeps the list."), list);
 
   async function undo(change) {
     const values = await ask(`Undo: ${change.what}`, [{ name: "reason", label: "Why", type: "text", maxlength: 300, value: `undo of change ${change.id}`, autocomplete: "off" }], "Undo");
@@ -20,10 +20,10 @@ export function changes() {
   }
   const row = (change) => [
     [day(change.at_ms)],
-    [change.what, change.reason && [el("br"), el("span", { class: "dim" }, "“", change.reason, "”")]],
+    [change.what, change.before_start && el("span", { class: "dim" }, " (before the last start)"), change.reason && [el("br"), el("span", { class: "dim" }, "“", change.reason, "”")]],
     change.after && [change.before, " → ", el("strong", {}, change.after)],
     change.until_ms ? clock(change.until_ms) : "–",
-    [change.by ?? el("span", { class: "dim" }, "no token"), el("br"), el("span", { class: "dim" }, change.peer ?? "")],
+    [change.by ?? el("span", { class: "dim" }, change.peer ? "no token" : "by itself"), el("br"), el("span", { class: "dim" }, change.peer ?? "")],
     change.undo && el("button", { type: "button", class: "small", "aria-label": `Undo change ${change.id}`, onclick: () => undo(change) }, "Undo…"),
   ];
   async function load() {

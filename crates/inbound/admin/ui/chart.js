@@ -50,7 +50,8 @@ export function chart(title, series, options = {}) {
       height: 200,
       cursor: { y: false, points: { size: 6 } },
       legend: { show: false },
-      scales: { x: { time: true }, y: { range: (_, low, high) => [Math.min(0, low), Math.max(high * 1.08, options.least ?? 1)] } },
+      padding: [8, 26, 0, 0],
+      scales: { x: { time: true, range: (_, low, high) => [Math.min(low, high - 10), high] }, y: { range: (_, low, high) => [Math.min(0, low), Math.max(high * 1.08, options.least ?? 1)] } },
       axes: [{ ...axis, space: 70, values: (_, ticks) => ticks.map((tick) => time(tick, ticks.length > 1 && ticks[1] - ticks[0] < 60)) }, { ...axis, size: 58, values: (_, ticks) => ticks.map((tick) => (tick === 0 ? "0" : short(tick))) }],
       series: [{}, ...series.map(({ label, color, dash, fill }) => ({
         label,
@@ -61,6 +62,7 @@ export function chart(title, series, options = {}) {
         points: { show: false },
       }))],
     }, data, box);
+    if (!performance.getEntriesByName("first-chart").length) performance.mark("first-chart");
   }
 
   const observer = new ResizeObserver(() => {

@@ -39,7 +39,7 @@ export const day = (ms) => (ms ? new Date(ms).toLocaleString([], { dateStyle: "m
 
 // A mode is a word and a shape, never a colour alone.
 export function mode(text) {
-  const kind = text.startsWith("enforce") ? ["good", "✔ "] : text.startsWith("shadow") ? ["shadow", "◌ "] : ["warn", "✕ "];
+  const kind = text.startsWith("enforce") || text === "running" ? ["good", "✔ "] : text.startsWith("shadow") ? ["shadow", "◌ "] : ["warn", "✕ "];
   return el("span", { class: `pill ${kind[0]}` }, kind[1], text);
 }
 

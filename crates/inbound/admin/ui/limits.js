@@ -60,7 +60,7 @@ export function limits() {
 function demand(summary) {
   const { peaks } = summary;
   return el("section", { class: "card" }, el("h2", {}, "Demand of callers"), el("p", { class: "hint" }, `About ${count(summary.callers)} callers, ${count(summary.sampled)} sampled. The most that a caller asked for in one period:`),
-    el("div", { class: "tiles" }, Object.entries(peaks ?? {}).map(([name, value]) => tile(name.replace("_", "."), count(value)))));
+    el("div", { class: "tiles" }, [["p50", "half of them, at most"], ["p90", "90 %"], ["p99", "99 %"], ["p999", "99.9 %"], ["max", "all"]].map(([name, text]) => tile(text, count(peaks[name])))));
 }
 
 export function limit(id) {
@@ -78,8 +78,7 @@ export function limit(id) {
         el("p", { class: "sub" }, page.terms, " · domain ", page.domain, past && ` · known since ${day(past.first_seen_ms)}`, past?.shadow_since_ms && ` · in shadow since ${day(past.shadow_since_ms)}`),
         el("div", { class: "tiles" }, tile("hits", count(hits(hour)), "last hour"), tile("refused", count(hour.refused), percent(hour.refused, hits(hour)), hour.refused ? "bad" : ""), tile("in shadow", count(hour.shadow), percent(hour.shadow, hits(hour)), hour.shadow ? "shadow" : ""), tile("near the limit", count(hour.near), percent(hour.near, hits(hour))), tile("refused", count(today.refused), "today (UTC)")));
       history.set(past ? [past.times, past.admitted, past.refused, past.shadow] : [[], [], [], []]);
-      const most = Math.max(1, ...(past?.days ?? []).map(hits));
-      const rows = (past?.days ?? []).map((counts, back) => [back ? new Date(Date.now() - back * 864e5).toISOString().slice(0, 10) : "today", count(hits(counts)), count(counts.refused), count(counts.shadow), [bar(hits(counts) / most, "left"), " ", percent(over(counts), hits(counts))]]).filter((_, back) => back === 0 || hits(past.days[back]));
+      const rows = (past?.days ?? []).map((counts, back) => [back ? new Date(Date.now() - back * 864e5).toISOString().slice(0, 10) : "today", count(hits(counts)), count(counts.refused), count(counts.shadow), [bar(hits(counts) ? over(counts) / hits(counts) : 0), " ", percent(over(counts), hits(counts))]]).filter((_, back) => back === 0 || hits(past.days[back]));
       put(days, el("h2", {}, "Days (UTC)"), table("Days", [["Day"], ["Hits", "num"], ["Refused", "num"], ["Shadow", "num"], ["Share over", "num"]], rows));
       put(found, (page.findings ?? []).map((one) => [el("br"), finding(one)]), page.demand && [el("br"), demand(page.demand)]);
       put(callers, el("h2", {}, "Most refused callers of this limit"), table("Callers", [["Caller", "name"], ["Refusals", "num"], ["Action"]], page.callers.map((one) => [el("code", {}, one.caller), [count(one.refusals), one.error ? el("span", { class: "dim" }, ` ±${count(one.error)}`) : ""], one.entries && el("a", { class: "button small", href: `#/try/${encodeURIComponent(JSON.stringify({ domain: one.domain, entries: one.entries }))}` }, "What is left")]), "No caller of this limit is among the most refused."));

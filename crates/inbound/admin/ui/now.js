@@ -21,8 +21,10 @@ export function now() {
   const tiles = el("div", { class: "tiles" });
   const problem = el("div");
   const limiters = el("section", { class: "card" });
+  const nodes = el("section", { class: "card wide-card", hidden: true });
+  const queues = el("section", { class: "card wide-card", hidden: true });
   const spans = Object.keys(SPANS).map((name, index) => el("button", { type: "button", "aria-pressed": String(index === 0), onclick: () => choose(name) }, name));
-  const grid = el("div", { class: "grid" }, Object.values(charts).map(({ card }) => card), limiters);
+  const grid = el("div", { class: "grid" }, Object.values(charts).map(({ card }) => card), limiters, queues, nodes);
   overloadCharts.forEach((name) => { charts[name].card.hidden = true; });
   const node = el("div", {}, el("div", { class: "row" }, el("h1", { class: "grow" }, "Now"), el("div", { class: "group", role: "group", "aria-label": "Span" }, spans)), problem, tiles, grid);
 
@@ -50,6 +52,24 @@ export function now() {
       put(problem, failed(error, load));
     }
     busy = false;
+  }
+  function nodeRow(one, usual) {
+    const { rates, overload } = one;
+    const version = one.rules.version;
+    const notes = [one.off && "everything off", version !== usual && `other rules ${version.slice(0, 8)}`, one.store?.unavailable, ...(one.limiters ?? []).map((limiter) => `${limiter.name} ${limiter.mode}`)].filter(Boolean);
+    const state = notes.length ? notes.map((note) => [el("span", { class: "pill warn" }, "▲ ", note), " "]) : el("span", { class: "pill good" }, `✔ rules ${version.slice(0, 8)}`);
+    return [one.name, rate(rates.admitted), rate(rates.refused), rate(rates.shed), overload ? `${overload.gate.in_flight} / ${overload.gate.limit}` : "–", state];
+  }
+  async function loadNodes() {
+    const page = await get("/api/fleet").catch(() => ({ nodes: [] }));
+    nodes.hidden = page.nodes.length < 2 && !page.problem;
+    const { rates } = page;
+    put(nodes, el("h2", {}, "Nodes of the fleet"), page.problem && el("p", { class: "error" }, "The other nodes cannot be read: ", page.problem),
+      rates && table("Nodes", [["Node", "name"], ["Admitted/s", "num"], ["Refused/s", "num"], ["Shed/s", "num"], ["Gate", "num"], ["State"]], [...page.nodes.map((one) => nodeRow(one, page.rules_version)), [el("strong", {}, `all ${page.nodes.length}`), rate(rates.admitted), rate(rates.refused), rate(rates.shed), "", ""]]));
+  }
+  function showQueues(list) {
+    queues.hidden = !list?.length;
+    if (list) put(queues, el("h2", {}, "Forwarder"), table("Queues", [["Queue", "name"], ["State"], ["Waiting", "num"], ["In flight", "num"], ["Per second", "num"], ["Dead", "num"], ["Empty in", "num"]], list.map((one) => [[one.name, one.target && [" → ", one.target]], one.problem ? el("span", { class: "pill bad" }, "▲ ", one.problem) : mode(one.mode), count(one.waiting), count(one.in_flight), rate(one.rate), count(one.dead), span(one.empty_in_s)])));
   }
   function choose(name) {
     chosen = name;
@@ -81,6 +101,8 @@ export function now() {
         put(limiters, el("div", { class: "card-head" }, el("h2", {}, "Limiters"), el("a", { href: "#/switches" }, "Switches")), table("Limiters", [["Limiter"], ["Mode"], ["File"], ["Ends"]], rows),
           state.limits_switched > 0 && el("p", { class: "hint" }, `${state.limits_switched} limits are switched at run time.`));
       }
+      showQueues(state.forwarder);
+      if (state.shared && seconds % 5 === 0) loadNodes();
       seconds += 1;
       if (seconds % (SPANS[chosen][1] === 1 ? 2 : 10) === 0) load();
     },

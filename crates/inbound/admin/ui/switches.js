@@ -67,8 +67,8 @@ export function switches() {
       const limits = page.limits.map((one) => [`${one.rule ?? one.path} · ${one.limit}`, one.domain, mode(one.mode === "enforce" && one.enforce_percent < 100 ? `enforce ${one.enforce_percent}%` : one.mode), one.written.mode, one.ends_in ? `in ${span(one.ends_in)}` : "–", el("button", { type: "button", class: "small", "aria-label": `Restore ${one.path} ${one.limit}`, onclick: () => restore("/switches/limit", { domain: one.domain, path: one.path, limit: one.limit }) }, "Restore")]);
       put(body,
         el("section", { class: "card kill" }, el("div", { class: "row" }, el("div", { class: "grow" }, el("h2", {}, "Everything"), page.off ? el("span", { class: "pill bad" }, "✕ off: every request passes") : el("span", { class: "pill good" }, "✔ on"), page.ends_in.off ? ` ends in ${span(page.ends_in.off)}` : ""), page.off ? el("button", { type: "button", class: "primary", onclick: () => kill(false) }, "Switch on…") : el("button", { type: "button", class: "danger", onclick: () => kill(true) }, "Switch off…"))), el("br"),
-        el("section", { class: "card" }, el("h2", {}, "Limiters"), table("Limiters", [["Limiter"], ["Runs"], ["File"], ["Ends"], ["Action"]], limiters)), el("br"),
-        el("section", { class: "card" }, el("div", { class: "card-head" }, el("h2", {}, "Limits that are switched"), el("a", { href: "#/limits" }, "Switch another")), table("Limits that are switched", [["Limit", "name"], ["Domain"], ["Runs"], ["File"], ["Ends"], ["Action"]], limits, "All limits are as their files say.")));
+        el("section", { class: "card" }, el("h2", {}, "Limiters"), table("Limiters", [["Limiter"], ["Runs"], ["File", "wide"], ["Ends"], ["Action"]], limiters)), el("br"),
+        el("section", { class: "card" }, el("div", { class: "card-head" }, el("h2", {}, "Limits that are switched"), el("a", { href: "#/limits" }, "Switch another")), table("Limits that are switched", [["Limit", "name"], ["Domain", "wide"], ["Runs"], ["File", "wide"], ["Ends"], ["Action"]], limits, "All limits are as their files say.")));
     } catch (error) {
       put(body, failed(error, () => load(true)));
     }

@@ -36,6 +36,8 @@ pub struct FleetPlan {
     pub in_flight: u32,
     /// How many of a million accepted requests get 500.
     pub error_ppm: u32,
+    /// Whether the service throttles at its limit; otherwise only the log is judged.
+    pub throttles: bool,
 }
 
 impl Default for FleetPlan {
@@ -47,6 +49,7 @@ impl Default for FleetPlan {
             lease: Duration::from_secs(2),
             in_flight: 16,
             error_ppm: 0,
+            throttles: false,
         }
     }
 }
@@ -77,10 +80,11 @@ pub struct WorkerHandle {
 impl Fleet {
     /// Starts the service.
     pub fn new(program: &Path, plan: FleetPlan, seed: u64) -> Self {
-        // The service judges with a limit that nothing reaches: windows are judged by the times of departure, and
-        // throttled answers of a service on a busy machine would only blur that.
-        let limit = TargetLimit::per_second(Dimension::Operations, 1_000_000);
-        let limits = vec![ServiceLimit { limit, kind: LimitKind::SlidingLog }];
+        // Most scenes judge by the times of departure only: throttled answers of a service on a busy machine would blur
+        // that.
+        let amount = if plan.throttles { plan.amount } else { 1_000_000 };
+        let limit = TargetLimit::per_second(Dimension::Operations, amount);
+        let limits = vec![ServiceLimit { limit, kind: LimitKind::FixedWindow }];
         let mut settings = ThrottledServiceSettings::new(limits);
         let network = Latency { median: Duration::from_millis(5), spread: 0.5 };
         (settings.delay_before, settings.delay_after) = (network, network);

@@ -33,6 +33,8 @@ pub enum Scene {
     WrongClocks,
     /// The service is dead, then slow, then asks to wait.
     DeadService,
+    /// Another client takes four tenths of the limit.
+    Rival,
     /// Writes to the queue's file fail.
     FullDisk,
     /// Some records always fail, and one of twenty requests does.
@@ -94,7 +96,7 @@ impl SceneLength {
 
 impl Scene {
     /// All scenes.
-    pub const ALL: [Scene; 13] = [
+    pub const ALL: [Scene; 14] = [
         Scene::KilledProcesses,
         Scene::FrozenProcess,
         Scene::KilledQueueOwner,
@@ -104,6 +106,7 @@ impl Scene {
         Scene::PartitionedMembers,
         Scene::WrongClocks,
         Scene::DeadService,
+        Scene::Rival,
         Scene::FullDisk,
         Scene::PoisonRecords,
         Scene::ChangedLimits,
@@ -129,6 +132,7 @@ impl Scene {
             Scene::PartitionedMembers => leases::partitioned(stage),
             Scene::ChangedLimits => leases::changed_limits(stage),
             Scene::DeadService => downstream::dead_slow_and_closed(stage),
+            Scene::Rival => downstream::rival(stage),
             Scene::PoisonRecords => downstream::poison(stage),
         }
     }

@@ -75,3 +75,8 @@ fn a_limit_that_changes_is_never_exceeded_for_longer_than_a_lease() {
 fn members_that_join_and_leave_keep_the_limit_together() {
     play(Scene::JoinsAndLeaves);
 }
+
+#[test]
+fn a_rival_makes_the_brake_give_way() {
+    play(Scene::Rival);
+}

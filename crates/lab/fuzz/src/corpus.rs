@@ -30,6 +30,7 @@ impl Corpus {
             | TargetName::Rls
             | TargetName::Gateway
             | TargetName::Logs
+            | TargetName::Pages
             | TargetName::Delivery => &[],
         };
         Corpus {

@@ -10,6 +10,7 @@ mod gateway;
 mod json;
 mod locations;
 mod logs;
+mod pages;
 mod rls;
 mod rules;
 
@@ -35,19 +36,22 @@ pub enum TargetName {
     Gateway,
     /// The readers of recordings.
     Logs,
+    /// The pages of the debug port.
+    Pages,
     /// The readers of a target's answers, and the check of destinations.
     Delivery,
 }
 
 impl TargetName {
     /// All targets.
-    pub const ALL: [TargetName; 7] = [
+    pub const ALL: [TargetName; 8] = [
         TargetName::Rules,
         TargetName::Config,
         TargetName::Json,
         TargetName::Rls,
         TargetName::Gateway,
         TargetName::Logs,
+        TargetName::Pages,
         TargetName::Delivery,
     ];
 
@@ -60,6 +64,7 @@ impl TargetName {
             TargetName::Rls => "rls",
             TargetName::Gateway => "gateway",
             TargetName::Logs => "logs",
+            TargetName::Pages => "pages",
             TargetName::Delivery => "delivery",
         }
     }
@@ -72,6 +77,7 @@ impl TargetName {
             TargetName::Rls => Box::new(rls::RlsTarget::new()),
             TargetName::Gateway => Box::new(gateway::GatewayTarget::new()),
             TargetName::Logs => Box::new(logs::LogsTarget::new()),
+            TargetName::Pages => Box::new(pages::PagesTarget::new()),
             TargetName::Delivery => Box::new(delivery::DeliveryTarget::new()),
         }
     }
@@ -84,6 +90,7 @@ impl TargetName {
             TargetName::Rls => Language::Message,
             TargetName::Gateway => Language::Http(gateway::WORDS),
             TargetName::Logs => Language::Text(logs::WORDS),
+            TargetName::Pages => Language::Text(pages::WORDS),
             TargetName::Delivery => Language::Text(delivery::WORDS),
         }
     }

@@ -1,10 +1,16 @@
 //! Runs seeds and prints a line for each; or plays overload and prints its tables.
 
+use std::error::Error;
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
 use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{Parser, Subcommand};
-use tidegate_simulation::sites::SiteScores;
+use tidegate_rules::{Options, Source, compile};
+use tidegate_simulation::sites::{DayCounts, SimulatedDay, SiteScores};
 use tidegate_simulation::{OverloadArguments, Simulation, Size};
 
 /// Simulates the whole in-process system in virtual time.
@@ -28,10 +34,29 @@ struct Arguments {
 enum Command {
     /// Plays overload against our shedders and those of others, and compares them.
     Overload(OverloadArguments),
+    /// Simulates a day of traffic, and writes it as an access log in the combined format.
+    ///
+    /// Requests have the descriptors `address` and `path`, `address`. Callers react to refusals. Replay
+    /// the log with `tidegate simulate traffic --describe 'address=$remote_addr' --describe
+    /// 'path=$uri,address=$remote_addr'`.
+    Day {
+        /// The seed.
+        #[arg(long, default_value_t = 0)]
+        seed: u64,
+        /// How many callers there are.
+        #[arg(long, default_value_t = 5_000)]
+        callers: u64,
+        /// The rules that decide, a file with the domain `web`.
+        #[arg(long)]
+        rules: PathBuf,
+        /// The log.
+        #[arg(long)]
+        out: PathBuf,
+    },
     /// Simulates sites with planted faults, and prints how well findings fit.
     Sites {
-        /// The seeds, such as `0..20`.
-        #[arg(long, value_parser = range, default_value = "0..3")]
+        /// The seeds, one site each, such as `0..1000`; after 49 of them the kinds repeat.
+        #[arg(long, value_parser = range, default_value = "0..49")]
         seeds: Range<u64>,
     },
 }
@@ -47,13 +72,33 @@ fn main() -> ExitCode {
             }
         },
         Some(Command::Sites { seeds }) => {
-            let mut scores = SiteScores::default();
-            seeds.for_each(|seed| scores.add_seed(seed));
-            println!("{}", scores.render());
+            println!("{}", SiteScores::of_seeds(&seeds).render());
             ExitCode::SUCCESS
+        }
+        Some(Command::Day { seed, callers, rules, out }) => {
+            match write_day(SimulatedDay { seed, callers }, &rules, &out) {
+                Ok(DayCounts { requests, refused }) => {
+                    println!("{requests} requests, {refused} refused");
+                    ExitCode::SUCCESS
+                }
+                Err(error) => {
+                    eprintln!("{error}");
+                    ExitCode::FAILURE
+                }
+            }
         }
         None => simulate(&arguments),
     }
+}
+
+fn write_day(day: SimulatedDay, rules: &Path, out: &Path) -> Result<DayCounts, Box<dyn Error>> {
+    let text = fs::read_to_string(rules)?;
+    let sources = [Source::new(rules.to_string_lossy(), text)];
+    let snapshot = compile(&sources, &Options::default()).map_err(|report| report.to_string())?;
+    let mut log = BufWriter::new(File::create(out)?);
+    let counts = day.write_log(&Arc::new(snapshot), &mut log)?;
+    log.flush()?;
+    Ok(counts)
 }
 
 fn simulate(arguments: &Arguments) -> ExitCode {

@@ -14,6 +14,7 @@ use tidegate_simulation::replay::{
     ClientModel, DescriptorRecipes, Format, LogReader, Recording, ReplayError, ReplayOptions,
     ReplayReport, RequestDescriber, Threshold, replay, version_text,
 };
+use tidegate_simulation::sites::{DayRequest, SimulatedDay};
 
 fn rules(limit: &str) -> Arc<Snapshot> {
     let text = format!("domain: web\ndescriptors:\n- key: address\n  limits:\n  - {limit}\n");
@@ -359,4 +360,46 @@ fn an_access_log_of_a_simulated_day_replays_nearly_every_verdict() {
     let difference = report.new.refused.abs_diff(refused);
     assert!(refused > 1_000, "{refused}");
     assert!(difference * 1_000 <= requests * 5, "{difference} of {requests}");
+}
+
+/// What a replay of yesterday's log says about other rules, and what callers that react then really meet.
+#[test]
+fn the_change_of_the_refused_share_is_predicted_from_a_tenth_of_the_callers() {
+    let day = SimulatedDay { seed: 3, callers: 1_500 };
+    let old = rules("{unit: minute, requests_per_unit: 30}");
+    for limit in [20, 45] {
+        let new = rules(&format!("{{unit: minute, requests_per_unit: {limit}}}"));
+        // The decisions of one caller of ten.
+        let mut log = String::new();
+        let before = day
+            .play(&old, |request| {
+                if request.caller % 10 == 3 {
+                    log += &decision_line(request);
+                }
+            })
+            .unwrap();
+        let after = day.play(&new, |_| {}).unwrap();
+        let happened = after.refused_share() - before.refused_share();
+        assert!(happened.abs() > 0.001, "{happened}");
+        let replayed = Replay::of(&format!("{{unit: minute, requests_per_unit: {limit}}}"))
+            .against("{unit: minute, requests_per_unit: 30}")
+            .play(&log);
+        let old_share = replayed.old.as_ref().unwrap().refused_share;
+        let waiting = replayed.obedient.as_ref().unwrap().refused_share - old_share;
+        let insisting = replayed.new.refused_share - old_share;
+        let (low, high) = (waiting.min(insisting), waiting.max(insisting));
+        println!("to {limit}: happened {happened:.4}, predicted {low:.4} to {high:.4}");
+        assert!(happened >= low - 0.01 && happened <= high + 0.01, "{low} to {high}: {happened}");
+        assert!((happened - insisting).abs() <= 0.01, "{insisting}: {happened}");
+    }
+}
+
+fn decision_line(request: &DayRequest<'_>) -> String {
+    let verdict = if request.admitted { "admitted" } else { "refused" };
+    format!(
+        "{{\"time_ns\":{},\"sequence\":0,\"domain\":\"web\",\"descriptors\":[{{\"entries\":[[\"address\",\"{}\"]]}}],\
+         \"rules\":\"\",\"verdict\":\"{verdict}\"}}\n",
+        request.at.as_nanos(),
+        request.address
+    )
 }

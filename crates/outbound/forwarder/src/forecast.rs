@@ -100,6 +100,8 @@ pub struct ForecastInput<'a> {
     pub granted: Cost,
     /// The seconds so far.
     pub history: &'a RateHistory,
+    /// The part of the share that the brake leaves now, in parts per million; `granted` has it already.
+    pub brake_ppm: u32,
     /// How many of them are in flight.
     pub in_flight: u32,
     /// The mean time of an attempt.
@@ -228,10 +230,12 @@ pub fn forecast(input: &ForecastInput<'_>) -> Outlook {
     let sending = by_grant * unsent.max(0.0) / input.history.used_part();
     let expected = sending + input.latency.as_secs_f64();
     let spread = input.history.spread(expected);
+    let brake = f64::from(input.brake_ppm) / 1e6;
     let span = |seconds: f64| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
     Outlook::Clears {
         expected: span(expected),
-        low: span(expected * (1.0 - spread).max(0.0)),
+        // The brake may open at once, or stay where it is.
+        low: span(expected * (1.0 - spread).min(brake).max(0.0)),
         high: span(expected * (1.0 + spread)),
     }
 }

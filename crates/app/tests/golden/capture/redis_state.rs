@@ -218,7 +218,11 @@ fn describe(redis: &mut Connection, key: &[u8]) -> Vec<String> {
                 } else {
                     format!("{} bytes", field.len())
                 };
-                lines.push(format!("  {field}: {} bytes", value.len()));
+                // A description is an expiry of seven bytes, and JSON with the name of the machine.
+                let is_description = value.get(7) == Some(&b'{');
+                let length = value.len().to_string();
+                let length = if is_description { "<description>, some" } else { &length };
+                lines.push(format!("  {field}: {length} bytes"));
             }
         }
         _ => {}

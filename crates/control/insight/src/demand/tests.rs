@@ -44,8 +44,21 @@ fn the_peak_is_that_of_one_window_and_the_mean_that_of_ten() {
 fn what_is_refused_counts_as_asked_for() {
     let caller = caller_of(&[(0, false), (1, true), (2, true), (11, false), (12, true)]);
     assert_eq!((caller.hits(), caller.refused(), caller.peak()), (5, 3, 3));
-    assert_eq!(caller.refused_windows(), 2);
     assert!((caller.repeated_share() - 1.0 / 3.0).abs() < 1e-9);
+}
+
+#[test]
+fn a_caller_that_waits_shows_its_pace_by_how_early_it_is_refused() {
+    // Five units in half a window, then it waits for the next one.
+    let caller =
+        caller_of(&[(0, false), (1, false), (2, false), (3, false), (5, true), (16, false)]);
+    assert_eq!((caller.peak(), caller.pace()), (5, 10));
+    // Refused again later in the same window: the first refusal counts.
+    let again = caller_of(&[(0, false), (4, true), (5, true), (6, true)]);
+    assert_eq!((again.peak(), again.pace()), (4, 5));
+    // Refused at once: the pace of a tenth of a window at least.
+    assert_eq!(caller_of(&[(0, true)]).pace(), 10);
+    assert_eq!(caller_of(&[(0, false)]).pace(), 0);
 }
 
 #[test]

@@ -130,6 +130,9 @@ fn twice_the_limit_around_the_end_of_a_window_is_a_finding_only_for_fixed_window
     let mut evidence = clean();
     evidence.demand.as_mut().unwrap().boundary_peak = 160;
     assert_eq!(kinds(&evidence), ["boundary"]);
+    evidence.terms.mode = "shadow".into();
+    assert_eq!(kinds(&evidence), [""; 0], "a limit in shadow admits everything");
+    evidence.terms.mode = "enforce".into();
     evidence.terms.algorithm = "sliding_window".into();
     assert_eq!(kinds(&evidence), [""; 0]);
 }

@@ -8,3 +8,4 @@ mod conforming;
 mod killed;
 mod nodes;
 mod outages;
+mod roster;

@@ -14,7 +14,7 @@ use tidegate_overload::Category;
 
 use super::support::Stage;
 
-const RULES: &str = "
+pub(crate) const RULES: &str = "
 - key: user
   limits:
   - {name: daily, unit: day, requests_per_unit: 2}
@@ -25,16 +25,16 @@ const RULES: &str = "
   rate_limit: {unit: day, requests_per_unit: 9}
 ";
 
-fn local() -> DebugSettings {
+pub(crate) fn local() -> DebugSettings {
     DebugSettings { access: AccessPolicy::local(), ..DebugSettings::default() }
 }
 
-fn stage() -> Stage {
+pub(crate) fn stage() -> Stage {
     Stage::new(RULES, DebugParts { settings: local(), ..DebugParts::default() })
 }
 
 /// Takes a reading, and a second passes.
-fn second(stage: &Stage) {
+pub(crate) fn second(stage: &Stage) {
     stage.door.record();
     stage.engine.clock().advance(Nanos::from_secs(1));
 }
@@ -253,12 +253,14 @@ async fn a_change_is_recorded_with_its_reason_and_its_end_and_can_be_undone() {
 async fn undo_restores_the_switch_before_and_not_only_the_file() {
     let stage = stage();
     let switch = |mode: &str| json!({"limiter": "rate", "mode": mode}).to_string();
-    for mode in ["shadow", "enforce 10%"] {
-        stage.send(Method::PUT, "/switches/limiter", &[], &switch(mode)).await;
-    }
-    let page = stage.get("/api/changes").await.json();
-    assert_eq!(page["changes"][0]["undo"]["body"], json!({"limiter": "rate", "mode": "shadow"}));
-    assert_eq!(page["changes"][1]["undo"]["method"], json!("DELETE"));
+    let undo = || async {
+        let page = stage.get("/api/changes").await.json();
+        page["changes"][0]["undo"].clone()
+    };
+    stage.send(Method::PUT, "/switches/limiter", &[], &switch("shadow")).await;
+    assert_eq!(undo().await["method"], json!("DELETE"));
+    stage.send(Method::PUT, "/switches/limiter", &[], &switch("enforce 10%")).await;
+    assert_eq!(undo().await["body"], json!({"limiter": "rate", "mode": "shadow"}));
     let long = json!({"limiter": "rate", "mode": "off", "reason": "x".repeat(501)}).to_string();
     assert_eq!(stage.send(Method::PUT, "/switches/limiter", &[], &long).await.status, 400);
 }

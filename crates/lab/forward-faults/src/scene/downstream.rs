@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tidegate_algorithms::Nanos;
+use tidegate_capacity::{Cost, Dimension};
 use tidegate_queue::{NewRecord, Payload};
 use tidegate_test_servers::eventually;
 use tidegate_test_servers::postgres::PostgresServer;
@@ -37,6 +39,30 @@ pub(super) fn dead_slow_and_closed(stage: Stage<'_>) -> SceneReport {
     let stats = fleet.runtime.block_on(queue.stats()).unwrap();
     assert_eq!(stats.dead_records, 0, "a service that is away kills no record");
     report(&fleet, "dead, slow and closed once each")
+}
+
+/// Another client takes four tenths of the limit for a while. The brake gives way: without it, two of five requests
+/// would be throttled meanwhile.
+pub(super) fn rival(stage: Stage<'_>) -> SceneReport {
+    let (postgres, redis) = (PostgresServer::start(), Server::redis());
+    let plan = FleetPlan { throttles: true, ..FleetPlan::default() };
+    let amount = plan.amount;
+    let mut fleet = Fleet::new(stage.program, plan, stage.seed);
+    let queue = fleet.open_queue(&postgres.url());
+    fleet.enqueue(&queue, stage.length.of(1_600, 20_000));
+    let _workers: Vec<WorkerHandle> =
+        (0..2).map(|_| fleet.start_worker(&postgres.url(), &redis.url())).collect();
+    fleet.wait_for_arrivals(100);
+    let lasting = Duration::from_secs(stage.length.of(6, 60));
+    let every = Nanos::new(1_000_000_000 * 10 / (4 * amount));
+    let from = fleet.service.now();
+    fleet.service.add_rival(Cost { operations: 1, bytes: 0, units: 0 }, every, lasting);
+    let log = fleet.wait_until_delivered();
+    fleet.check_bound(&log, amount);
+    let meanwhile = log.between(from, from.after(lasting.into())).summary(Dimension::Operations);
+    let percent = 100 * meanwhile.throttled / meanwhile.arrivals.max(1);
+    assert!(percent < stage.length.of(30, 10), "{percent} % throttled while a rival calls");
+    report(&fleet, &format!("{percent} % throttled during the {lasting:?} of the rival"))
 }
 
 /// One request of twenty fails, and some records always do: they become dead letters after ten attempts, and hold up

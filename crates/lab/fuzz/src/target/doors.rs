@@ -28,9 +28,14 @@ pub(super) fn source() -> Source {
     Source::new("rules.yaml", RULES)
 }
 
+/// A clock at the start.
+pub(super) fn clock() -> Clock {
+    Arc::new(ManualClock::at(START))
+}
+
 /// An engine and its clock. All engines are equal.
 pub(super) fn engine() -> (Arc<FuzzEngine>, Clock) {
-    let clock = Arc::new(ManualClock::at(START));
+    let clock = clock();
     let config =
         MemoryConfig { budget_bytes: BUDGET_BYTES, seed: Some(1), ..MemoryConfig::default() };
     let store = MemoryStore::new(config).expect("the budget is enough");

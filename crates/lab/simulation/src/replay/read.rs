@@ -37,7 +37,7 @@ pub struct LineReaderFormat(LineFormat);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogLine<'l> {
     /// A request, to be described.
-    Request(Box<LoggedRequest<'l>>),
+    Request(LoggedRequest<'l>),
     /// A decision, with descriptors and verdict.
     Decision(Box<DecisionRecord<'l>>),
 }
@@ -95,12 +95,11 @@ impl LogReader {
 
     /// What a line says; [`None`] if it is not of this format.
     pub fn read<'l>(&mut self, line: &'l str) -> Option<LogLine<'l>> {
-        let request = |request| LogLine::Request(Box::new(request));
         match self {
-            LogReader::Lines(format) => format.0.read(line).map(request),
-            LogReader::EnvoyJson => json_log::envoy(line).map(request),
+            LogReader::Lines(format) => format.0.read(line).map(LogLine::Request),
+            LogReader::EnvoyJson => json_log::envoy(line).map(LogLine::Request),
             LogReader::TidegateJson if line.contains("\"micros\"") => {
-                json_log::tidegate(line).map(request)
+                json_log::tidegate(line).map(LogLine::Request)
             }
             LogReader::TidegateJson => None,
             LogReader::Decisions => {

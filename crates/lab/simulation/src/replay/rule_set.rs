@@ -12,7 +12,7 @@ use tidegate_engine::{
     Basis, ConfigError, Engine, Entry, MemoryConfig, MemoryStore, Permit, Request, Role, Ruling,
     Snapshot, Verb, Verdict,
 };
-use tidegate_insight::{DemandHit, DemandSample, RecordedVerb};
+use tidegate_insight::{CALLERS_SAMPLED, DemandHit, DemandSample, RecordedVerb};
 
 use super::exact_window::ExactWindow;
 use super::pending::RequestTerms;
@@ -21,8 +21,10 @@ use super::pending::RequestTerms;
 const STORE_BYTES: usize = 1 << 30;
 /// The seed of fingerprints, so that the same input gives the same bytes.
 const SEED: u64 = 7;
-/// The callers of each limit whose demand is known; of more, a sample.
-const DEMAND_CALLERS: usize = 4_096;
+/// The callers whose demand is known, of all limits together: 10 MB, which the caches of a processor hold in part.
+const DEMAND_CALLERS: usize = 1 << 18;
+/// The most callers of one limit whose demand is known; of more, a sample.
+const LIMIT_CALLERS_MAX: usize = 4_096;
 /// The most refused callers of one limit that are counted apart.
 const REFUSED_CALLERS_MAX: usize = 1_000_000;
 /// The most refused callers that are kept by name.
@@ -148,10 +150,13 @@ impl RuleSet {
         let clock = Arc::new(ManualClock::default());
         let engine = Engine::new(store, Arc::clone(&clock)).with_seed(SEED);
         engine.install(Arc::clone(&snapshot));
+        let callers = match detail {
+            Detail::Counts => 2,
+            Detail::Everything => sample_size(snapshot.limits().len()),
+        };
         let limits = snapshot.limits().iter().map(|limit| {
             let rule = snapshot.rule(limit.rule);
             let terms = rule.map(|rule| tidegate_insight::LimitTerms::of(rule, limit));
-            let callers = if detail == Detail::Everything { DEMAND_CALLERS } else { 2 };
             LimitTotals {
                 admitted: 0,
                 near: 0,
@@ -310,6 +315,11 @@ impl std::fmt::Debug for RuleSet {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("RuleSet").field("totals", &self.totals).finish_non_exhaustive()
     }
+}
+
+/// The callers that are sampled of each of so many limits.
+fn sample_size(limits: usize) -> usize {
+    (DEMAND_CALLERS / limits.max(1)).clamp(CALLERS_SAMPLED, LIMIT_CALLERS_MAX)
 }
 
 const fn verb_of(verb: RecordedVerb) -> Verb {

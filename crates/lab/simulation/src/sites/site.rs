@@ -37,6 +37,9 @@ pub struct SiteResult {
     pub found: Vec<FindingKind>,
     /// Callers, and those that a suggested limit refuses in the next week; of sites that are too strict.
     pub suggested: (u64, u64),
+    /// What the busiest caller would use of a minute without a limit, and the suggested limit; of sites that are too
+    /// strict.
+    pub headroom: (u64, u64),
     /// Refusals without and with a suggested burst; of sites with bursts.
     pub bursts: (u64, u64),
 }
@@ -81,12 +84,11 @@ impl PlantedSite {
         let demand = played.evidence.first().and_then(|evidence| evidence.demand.as_ref());
         match (self.kind, demand) {
             (Some(FindingKind::TooStrict), Some(demand)) => {
-                let rules = limit_rules(&format!(
-                    "{{unit: minute, requests_per_unit: {}}}",
-                    demand.relaxed(
-                        played.evidence.first().map_or(0, |evidence| evidence.terms.quota)
-                    )
-                ));
+                let quota = played.evidence.first().map_or(0, |evidence| evidence.terms.quota);
+                let suggested = demand.relaxed(quota);
+                let wanted = peaks_of(&plan.behaviours, self.seed).last().copied().unwrap_or(0);
+                result.headroom = (wanted, suggested);
+                let rules = limit_rules(&minute_limit(suggested));
                 let next = plan.play(&rules, self.seed, START + DAYS * DAY, 7);
                 let callers = u64::try_from(plan.behaviours.len()).unwrap_or(0);
                 result.suggested = (callers, next.refused_callers);

@@ -23,6 +23,7 @@ fn input(history: &RateHistory) -> ForecastInput<'_> {
         left: Cost { operations: 10_000, bytes: 0, units: 100_000 },
         granted: Cost { operations: u64::MAX, bytes: u64::MAX, units: 19_600_000 },
         history,
+        brake_ppm: 1_000_000,
         in_flight: 0,
         latency: Duration::from_millis(20),
         cause: BindingCause::Limit,
@@ -199,4 +200,15 @@ fn records_in_flight_need_only_their_answers() {
     let history = RateHistory::default();
     let all = ForecastInput { in_flight: 10_000, ..input(&history) };
     assert_eq!(forecast(&all).expected(), Some(Duration::from_millis(20)));
+}
+
+#[test]
+fn the_interval_of_a_braked_target_reaches_to_the_time_without_the_brake() {
+    let history = used(10, 980, 980.0);
+    let granted = Cost { operations: u64::MAX, bytes: u64::MAX, units: 9_800_000 };
+    let cause = BindingCause::Brake;
+    let braked = ForecastInput { granted, cause, brake_ppm: 500_000, ..input(&history) };
+    let Outlook::Clears { expected, low, high } = forecast(&braked) else { panic!("it clears") };
+    assert!((expected.as_secs_f64() - 10.22).abs() < 0.02, "{expected:?}");
+    assert!(low.as_secs_f64() < 5.2 && high > expected, "{low:?} to {high:?}");
 }

@@ -58,22 +58,24 @@ fn part_of_target(limit: TargetLimit, cost: u64) -> anyhow::Result<f64> {
     let pace = Pace { slots: SLOTS, level_ppm: Pace::UTILISATION_DEFAULT };
     pacer.set_pace(pace, start);
     let mut chance = Chance::new(limit.amount);
-    let (mut now, mut first, mut sent) = (start, None, 0_u64);
+    let (mut now, mut sent) = (start, 0_u64);
     // Long enough for two hundred records of any limit, and a minute at least.
     let records = (limit.amount * 60_000 / limit.window_ms / cost).clamp(200, 200_000);
     while sent < records {
         let Departure::At(at) = pacer.earliest(Cost::units(cost), now, Timestamp::MAX) else {
             anyhow::bail!("a whole share permits every record");
         };
-        now = at.after(Nanos::new(chance.below(TIMER_LATE_MAX.get())));
+        // A record that is due leaves at once; others wait for a timer.
+        if at > now {
+            now = at.after(Nanos::new(chance.below(TIMER_LATE_MAX.get())));
+        }
         pacer.depart(Cost::units(cost), now);
-        first.get_or_insert(now);
         sent += 1;
     }
-    let took = Duration::from(now.since(first.unwrap_or(now))).as_secs_f64();
+    let took = Duration::from(now.since(start)).as_secs_f64();
     #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
     let (units, used) = (
-        ((sent - 1) * cost) as f64,
+        (sent * cost) as f64,
         limit.amount as f64 * 1_000.0 / limit.window_ms as f64
             * f64::from(Pace::UTILISATION_DEFAULT)
             / f64::from(Pace::WHOLE),

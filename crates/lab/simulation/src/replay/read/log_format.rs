@@ -173,18 +173,27 @@ fn split_variable(part: &str) -> (&str, &str) {
 fn find_end(text: &str, end: &str, quoted: bool) -> Option<usize> {
     let first = *end.as_bytes().first()?;
     let bytes = text.as_bytes();
+    // Text between quotes is long; an address or a status ends after a few bytes.
+    let next = |rest: &[u8]| {
+        if quoted {
+            memchr::memchr2(first, b'\\', rest)
+        } else {
+            rest.iter().position(|byte| *byte == first)
+        }
+    };
     let mut at = 0;
-    while let Some(byte) = bytes.get(at) {
-        if *byte == b'\\' && quoted {
+    loop {
+        let rest = bytes.get(at..)?;
+        at += next(rest)?;
+        let found = bytes.get(at..)?;
+        if quoted && found.first() == Some(&b'\\') {
             at += 2;
-            continue;
-        }
-        if *byte == first && bytes.get(at..)?.starts_with(end.as_bytes()) {
+        } else if found.starts_with(end.as_bytes()) {
             return Some(at);
+        } else {
+            at += 1;
         }
-        at += 1;
     }
-    None
 }
 
 /// Sets what a variable tells; returns whether that was the time. [`None`] if the value makes the line unreadable.
