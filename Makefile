@@ -44,12 +44,13 @@ dist: ## Build the optimized program, and pack it with its licence, documents an
 
 test: fmt unit docs features ## Format, lints, every test, and the API docs
 
-tools: ## Install what the tests run beside Tidegate: Envoy, Redis, Valkey, PostgreSQL, etcd, S3 server, Chromium
+tools: ## Install what the tests run beside Tidegate: Envoy, Redis, Valkey, PostgreSQL, etcd, S3 server, Chromium, nftables
 	tools/install-envoy
 	tools/install-redis
 	tools/install-postgres
 	tools/install-lease-stores
 	tools/install-chromium
+	tools/install-nftables
 
 fmt: ## Check the format
 	$(CARGO) fmt --all --check
@@ -83,11 +84,12 @@ features: ## Check the library with each of its features alone
 		$(CARGO) check --locked --quiet -p tidegate --no-default-features --features $$feature || exit 1; \
 	done
 
-upstream: ## Run beside the real envoyproxy/ratelimit (needs Go): SEEDS (1000) of random rules and requests
+upstream: ## Run beside the real envoyproxy/ratelimit (needs Go): SEEDS (1000) of random rules, and a migration
 	tools/install-upstream
 	tools/install-redis
 	$(CARGO) build --locked --quiet -p tidegate-app -p tidegate-upstream-diff
 	$(or $(CARGO_TARGET_DIR),target)/debug/tidegate-upstream-diff --seeds $(or $(SEEDS),1000)
+	tools/try-migration
 
 upgrade-test: ## Run nodes of an earlier release (OLD, a commit) beside this one, on one Redis
 	tools/install-redis

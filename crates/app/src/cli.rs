@@ -11,7 +11,9 @@ use crate::control::ControlCommand;
 use crate::demo::flood::FloodArgs;
 use crate::demo_api::DemoApiArgs;
 use crate::explain::ExplainRequestArgs;
+use crate::guard::GuardArgs;
 use crate::output::ColorWhen;
+use crate::rules::export::ExportArgs;
 use crate::rules::load::DEFAULT_PATH;
 use crate::rules::report::ReportArgs;
 use crate::serve::ServeArgs;
@@ -73,7 +75,7 @@ pub(crate) enum Command {
     /// rules at once.
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(ServeArgs),
-    /// Keep limits of many clients in a database, and publish them to all servers.
+    /// Keep limits of many clients in a database, and publish them as signed files on a beat.
     ///
     /// docs/control-plane.md explains how the parts work together.
     #[command(after_help = CONTROL_EXAMPLES)]
@@ -81,6 +83,12 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: ControlCommand,
     },
+    /// Hand the server's list of networks that flood to nftables.
+    ///
+    /// A process of its own with CAP_NET_ADMIN, as the user of the server. It replaces the whole list when it changes,
+    /// and renews it; entries time out within 90 seconds, so that everybody gets in again when it or the server ends.
+    #[command(after_help = GUARD_EXAMPLES)]
+    Guard(GuardArgs),
     /// Say what would happen to an HTTP request: route, descriptors, limits, what is left.
     ///
     /// Asks a running server with `--server`, or reads the gateway's document and the rules from
@@ -208,6 +216,14 @@ Examples:
   tidegate control apply rules/ --why 'the first rules' --token-file admin.token
   tidegate control override set api/clients acme rate=500 --token-file admin.token";
 
+const GUARD_EXAMPLES: &str = "\
+Examples:
+  tidegate guard
+  tidegate guard --socket /run/tidegate/floods.sock
+  tidegate guard --print --once          what would be handed to nftables; needs no rights
+
+Exit codes: 0 ended after a list (with --once), 2 there is no list or nftables refused it (with --once).";
+
 const EXPLAIN_REQUEST_EXAMPLES: &str = "\
 Examples:
   tidegate explain --server localhost:6070 --request 'GET /orders' -H 'X-User: ada'
@@ -265,6 +281,12 @@ pub(crate) enum RulesCommand {
     /// matching stopped and what would have matched.
     #[command(after_help = EXPLAIN_EXAMPLES)]
     Explain(ExplainArgs),
+    /// Write the rules that the kernel's packet filter can express, for nftables or iptables.
+    ///
+    /// Only limits by address, on connections instead of requests. Everything else is named in
+    /// comments with the reason. Nothing is changed without `--apply`; docs/floods.md explains the result.
+    #[command(after_help = EXPORT_EXAMPLES)]
+    Export(ExportArgs),
     /// Say what traffic shows about each limit: too strict, idle, bursty callers and more.
     ///
     /// Each finding has its numbers, a confidence, a suggested change of the rules (in shadow) and the
@@ -345,6 +367,14 @@ Examples:
 
 Exit codes: 0 here is the answer, 1 the rules have problems, 2 the question is unusable.";
 
+const EXPORT_EXAMPLES: &str = "\
+Examples:
+  tidegate rules export nftables --rules rules/ --port 443
+  tidegate rules export nftables --rules rules/ --port 443 --check
+  tidegate rules export iptables --rules rules/ --port 443 --connections-per-request 0.5 > tidegate.v4
+
+Exit codes: 0 here it is, 1 the rules have problems, 2 the packet filter or the question is unusable.";
+
 const REPORT_EXAMPLES: &str = "\
 Examples:
   tidegate rules report --log decisions.jsonl --rules rules/
@@ -418,6 +448,9 @@ pub(crate) enum ReferencePart {
 
 #[derive(Debug, Args)]
 pub(crate) struct ConfigCheckArgs {
+    /// Say too what of this machine is too small: queues, open files, connection tracking, ports.
+    #[arg(long)]
+    pub(crate) host: bool,
     /// The configuration file, or `-` for standard input; the same as `--config`.
     #[arg(value_name = "PATH", conflicts_with = "config")]
     pub(crate) path: Option<PathBuf>,
@@ -435,6 +468,7 @@ const CONFIG_CHECK_EXAMPLES: &str = "\
 Examples:
   tidegate config check
   tidegate config check tidegate.yaml --set shutdown.grace=30s
+  tidegate config check --host             # is this machine large enough?
   tidegate config check --deny-warnings    # for CI: a gateway that limits nothing fails
   tidegate config check --format json | jq '.problems[].message'
 

@@ -8,6 +8,7 @@
 mod kinds;
 
 mod fields;
+mod host;
 
 mod args;
 mod changed;
@@ -30,10 +31,10 @@ pub use args::ConfigArgs;
 pub use changed::changed;
 pub use compat::{Effect, VARIABLES, Variable};
 pub use fields::{
-    AccessLog, Config, Debug, Decisions, Fleet, Gate, Gateway, Grpc, Health, History, Http,
-    Keepalive, Limiter, LimiterSwitches, Log, Memory, Metrics, Overload, Redis, RedisTls,
-    ResponseHeaders, Rules, RulesFrom, Runtime, Sentinel, Shutdown, Statsd, Store, Tls, Traces,
-    UpstreamLayout, UpstreamMetrics, Worker,
+    AccessLog, Config, Connections, Debug, Decisions, Fleet, Floods, Gate, Gateway, Grpc, Health,
+    History, Http, Keepalive, Limiter, LimiterSwitches, Log, Memory, Metrics, Overload, Redis,
+    RedisTls, ResponseHeaders, Rules, RulesFrom, Runtime, Sentinel, Shutdown, Statsd, Store, Tls,
+    Traces, UpstreamLayout, UpstreamMetrics, Worker,
 };
 pub use kinds::{
     Address, Compat, ErrorCodes, KeyLayout, LogFormat, LogLevel, NameRewrite, OnRedisError,

@@ -20,7 +20,9 @@ mod debug_client;
 mod demo;
 mod demo_api;
 mod explain;
+mod guard;
 mod keys;
+mod packet_filter;
 mod rules;
 mod serve;
 mod simulate;
@@ -39,7 +41,7 @@ use cli::{Cli, Command, ConfigCommand, KeysCommand, RulesCommand, SimulateComman
 use exit::{Exit, Failure};
 use output::Output;
 
-pub use serve::DECISION_METRICS;
+pub use serve::{DECISION_METRICS, FLOOD_METRICS};
 
 /// Runs the command that the arguments ask for.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -69,6 +71,7 @@ fn run_command(command: Command, out: &mut Output) -> Result<Exit, Failure> {
     match command {
         Command::Rules { command: RulesCommand::Check(args) } => rules::check::run(&args, out),
         Command::Rules { command: RulesCommand::Explain(args) } => rules::explain::run(&args, out),
+        Command::Rules { command: RulesCommand::Export(args) } => rules::export::run(&args, out),
         Command::Rules { command: RulesCommand::Report(args) } => rules::report::run(&args, out),
         Command::Rules { command: RulesCommand::Schema } => {
             print(format_args!("{:#}\n", tidegate_rules::schema()), out)
@@ -87,6 +90,7 @@ fn run_command(command: Command, out: &mut Output) -> Result<Exit, Failure> {
         Command::Explain(args) => explain::run(&args, out),
         #[cfg(feature = "top")]
         Command::Top(args) => top::run(&args, out),
+        Command::Guard(args) => guard::run(&args, out),
         Command::Serve(args) => serve::run(&args, out),
         Command::Demo(args) => demo::run(&args, out),
         Command::DemoApi(args) => demo_api::run(&args, out),

@@ -2,5 +2,6 @@
 
 pub(crate) mod check;
 pub(crate) mod explain;
+pub(crate) mod export;
 pub(crate) mod load;
 pub(crate) mod report;

@@ -26,7 +26,9 @@ mod rules;
 mod switches;
 mod tokens;
 
+mod connections;
 mod doors;
+mod floods;
 mod lifecycle;
 mod memory;
 mod refusals;
@@ -45,6 +47,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use tidegate_admin::Switchboard;
+use tidegate_server::ConnectionGuard;
 use tidegate_sources::Watch;
 use tokio::runtime::Builder;
 use tokio::task::JoinHandle;
@@ -54,10 +57,13 @@ use crate::config::{self, Config, ConfigArgs, Input, KeyLayout, Weight};
 use crate::demo_api;
 use crate::exit::{Complaint, Exit, Failure};
 use crate::output::Output;
+use connections::GuardSwitch;
 pub use decision_log::DECISION_METRICS;
 use doors::Doors;
 use engine::EngineParts;
 use fleet_nodes::FleetNodes;
+pub use floods::FLOOD_METRICS;
+use floods::Floods;
 use gateway::GatewayService;
 use lifecycle::Signals;
 use log::LogLevelHandle;
@@ -170,6 +176,10 @@ struct Service<S> {
     /// The roster of the fleet, if nodes share a Redis.
     nodes: Option<FleetNodes>,
     switches: Switches,
+    /// The limiter of connections.
+    connections: Arc<ConnectionGuard>,
+    /// The list of networks that flood, unless it is off.
+    floods: Option<Arc<Floods>>,
     rules: Watch,
     /// The access tokens of the doors, which the watch of the configuration replaces.
     tokens: DoorTokens,
@@ -185,11 +195,18 @@ impl<S: ServiceStore> Service<S> {
         let Start { config, input, log_level, .. } = start;
         let engine = EngineParts::new(config, store, has_traces)?;
         let store_task = S::start_background(&engine.engine);
-        let gateway = GatewayService::start(config, &engine)?;
+        let floods = Floods::start(config)?;
+        let gateway = GatewayService::start(config, &engine, floods.clone())?;
         let nodes = FleetNodes::open(config)?;
         let refusal_ticks = 0;
         let protection = gateway.as_ref().and_then(|gateway| gateway.protection.clone());
-        let board = Switchboard::new(Arc::clone(&engine.engine), protection);
+        let connections = connections::guard(config);
+        if let Some(floods) = floods.clone() {
+            connections.set_hook(Box::new(move |address| floods.refuse(address)));
+        }
+        let guard_switch = GuardSwitch(Arc::clone(&connections));
+        let board = Switchboard::new(Arc::clone(&engine.engine), protection)
+            .with_connections(Arc::new(guard_switch));
         let switches = Switches::start(&config.switches, Arc::new(board));
         let rules = rules::start(config, &engine)?;
         let tokens = DoorTokens::of(config)?;
@@ -200,6 +217,8 @@ impl<S: ServiceStore> Service<S> {
             gateway,
             nodes,
             switches,
+            connections,
+            floods,
             rules,
             tokens,
             restart,

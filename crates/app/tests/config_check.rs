@@ -176,3 +176,34 @@ fn warnings_fail_the_check_when_they_are_denied() {
     let switches = "switches: {gate: off}\n";
     assert_eq!(check(&gateway(CUSTOMER, ""), switches, &["--deny-warnings"]).code, 1);
 }
+
+#[test]
+fn the_machine_is_judged_on_request_only() {
+    let words = ["--set", "connections.backlog=10000000"];
+    let quiet = check(&gateway(CUSTOMER, ""), "", &words);
+    assert!(!quiet.stdout.contains("somaxconn"), "{}", quiet.stdout);
+    let judged = check(&gateway(CUSTOMER, ""), "", &[&words[..], &["--host"]].concat());
+    let warning = "and `connections.backlog` needs 10000000: raise it";
+    assert!(judged.stdout.contains(warning), "{}", judged.stdout);
+    assert_eq!(judged.code, 0, "warnings do not fail");
+    let denied =
+        check(&gateway(CUSTOMER, ""), "", &[&words[..], &["--host", "--deny-warnings"]].concat());
+    assert_eq!(denied.code, 1);
+}
+
+#[test]
+fn the_example_for_floods_is_right_and_can_be_exported() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let ran =
+        |words: &[&str]| -> Ran { tidegate(words).current_dir(&root).output().unwrap().into() };
+    let checked = ran(&["config", "check", "examples/floods/tidegate.yaml"]);
+    assert_eq!(checked.code, 0, "{}", checked.stdout + &checked.stderr);
+    let words =
+        ["rules", "export", "nftables", "--port", "8080", "--rules", "examples/floods/rules.yaml"];
+    let exported = ran(&words);
+    for part in ["limit rate over 20/second burst 100 packets", "ct count over 64", "jump overflow"]
+    {
+        assert!(exported.stdout.contains(part), "{part}: {}", exported.stdout);
+    }
+    assert!(!exported.stdout.contains("Not exported"), "{}", exported.stdout);
+}

@@ -18,7 +18,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("decision/redis-board", &["algorithms", "overload", "redis-link"]),
     ("decision/stores", &["algorithms", "macros", "metrics", "redis-link", "words"]),
     ("decision/engine", &["algorithms", "macros", "metrics", "rules", "stores", "words"]),
-    ("inbound/server", &[]),
+    ("inbound/server", &["algorithms", "metrics", "words"]),
     ("inbound/access", &["algorithms", "words"]),
     ("inbound/answers", &["engine", "overload", "words"]),
     ("inbound/admission", &["answers", "engine", "macros"]),
@@ -78,6 +78,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("control/snapshot-file", &["row-table"]),
     ("control/sources", &["macros", "rules"]),
     ("control/insight", &["algorithms", "rules", "words"]),
+    ("control/kernel-rules", &["algorithms", "rules"]),
     (
         "control/plane",
         &[
@@ -122,6 +123,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "gateway",
             "http-api",
             "insight",
+            "kernel-rules",
             "metrics",
             "overload",
             "plane",
@@ -172,6 +174,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "server",
             "simulation",
             "stores",
+            "test-servers",
             "throttled-service",
         ],
     ),

@@ -11,6 +11,7 @@ use tidegate_rules::{Problem, Report, Snapshot, compile};
 
 use super::fields::Config;
 use super::gateway;
+use super::host::HostLimits;
 use super::layers::{Note, Weight, resolve};
 use super::load::input;
 use crate::cli::{ConfigCheckArgs, Format};
@@ -29,6 +30,9 @@ pub(crate) fn run(args: &ConfigCheckArgs, out: &mut Output) -> Result<Exit, Fail
         Ok(loaded) => {
             (check.problems, check.notes) = (loaded.warnings, loaded.notes);
             check.documents(&loaded.config)?;
+            if args.host {
+                check.notes.extend(HostLimits::read().judge(&loaded.config));
+            }
         }
         Err(report) => check.add(&report),
     }

@@ -4,6 +4,8 @@
 //! shown and documented everywhere; if its type is secret, it is hidden everywhere. `validate` checks conditions across
 //! fields.
 
+mod connections;
+mod floods;
 mod gateway;
 
 use std::path::PathBuf;
@@ -21,6 +23,8 @@ use super::kinds::{
     StatsdServer, SwitchAccess, Token, TraceProtocol, Url, UrlPath, Workers,
 };
 
+pub use connections::Connections;
+pub use floods::Floods;
 pub use gateway::{AccessLog, Fleet, Gate, Gateway, LimiterSwitches, Overload, Worker};
 
 /// Bounds of durations are in milliseconds.
@@ -56,6 +60,10 @@ section! {
         gateway: Gateway,
         /// Overload protection for the node behind the gateway.
         overload: Overload,
+        /// Limits on the connections of one network at every door, before TLS; see docs/floods.md.
+        connections: Connections,
+        /// The list of networks that flood, for `tidegate guard`; see docs/floods.md.
+        floods: Floods,
         /// The mode of each limiter, and the kill switch.
         switches: LimiterSwitches,
         /// Metrics, active rules, run-time switches.

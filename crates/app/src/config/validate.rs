@@ -1,6 +1,7 @@
 //! Checks across fields.
 
 use tidegate_document::{Bounds, Fault, Location, Problems, Setting};
+use tidegate_engine::{Mode, Percent};
 
 use super::compat;
 use super::fields::{Config, Tls};
@@ -35,6 +36,7 @@ pub(super) fn validate(
     check.debug();
     check.redis();
     check.headers();
+    check.floods();
 }
 
 fn set_dependent_defaults(config: &mut Config, from: &Provenances) {
@@ -238,6 +240,29 @@ impl CrossFieldCheck<'_, '_> {
             let fault = Fault::new("exclusive", message)
                 .hint("remove `store.redis.regions`, or set `store.redis.layout: tidegate`");
             self.error(&["store.redis.regions", "store.redis.layout"], fault);
+        }
+    }
+
+    fn floods(&mut self) {
+        let (floods, connection) = (&self.config.floods, self.config.switches.connection.0);
+        if !self.are_sound(&["floods.list", "floods.socket", "switches.connection"]) {
+            return;
+        }
+        if matches!(floods.list.0, Mode::Enforce(percent) if percent < Percent::ALL) {
+            let message = "`floods.list` cannot be enforced for a percentage of networks";
+            let fault = Fault::new("exclusive", message).hint("write `shadow` or `enforce`");
+            self.error(&["floods.list"], fault);
+        }
+        if matches!(floods.list.0, Mode::Enforce(_)) && floods.socket.is_none() {
+            let message = "`floods.list` is enforced, and there is no socket for `tidegate guard`";
+            let fault = Fault::new("no_effect", message).hint("set `floods.socket`");
+            self.error(&["floods.socket", "floods.list"], fault);
+        }
+        let refuses = matches!(connection, Mode::Enforce(_)) || self.config.gateway.file.is_some();
+        if floods.list.0 != Mode::Off && !refuses {
+            let message = "`floods.list` stays empty: only refused connections and requests count";
+            let fault = Fault::new("no_effect", message).hint("set `switches.connection: enforce`");
+            self.problems.warn(self.location("floods.list").unwrap_or_default(), fault);
         }
     }
 

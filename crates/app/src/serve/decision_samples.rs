@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use tidegate_answers::{Cause, Notice};
 use tidegate_engine::{Entry, Request, Verdict};
 use tidegate_gateway::{CallerFormat, show_caller};
+use tidegate_overload::Category;
 use tidegate_spans::RefusalNote;
 use tokio::time::Instant;
 
@@ -20,6 +21,9 @@ use crate::config::Log;
 
 /// The longest caller in bytes: a descriptor may be as long as its sender likes.
 const CALLER_BYTES_MAX: usize = 200;
+
+/// The key of the descriptor entry that states a request's category, as the gateway's header field does.
+const CATEGORY_KEY: &str = "category";
 
 /// Samples of refusals.
 #[derive(Debug)]
@@ -82,7 +86,7 @@ impl DecisionSamples {
         });
     }
 
-    /// The limit, the limiter and the caller of a refusal.
+    /// The limit, the limiter, the category and the caller of a refusal.
     pub(super) fn note(&self, request: &Request<'_>, verdict: &Verdict) -> RefusalNote {
         let cause = Cause::of(&Notice::of(verdict));
         let ruling = verdict.rulings().iter().find(|ruling| !ruling.decision.is_admitted());
@@ -96,6 +100,7 @@ impl DecisionSamples {
             limit: limit.unwrap_or_default(),
             refused_by: cause.limiter(),
             code: cause.code(),
+            category: stated_category(request).map(Category::as_str),
             caller: show_caller(&caller_name(entries), self.caller),
         }
     }
@@ -104,7 +109,7 @@ impl DecisionSamples {
     pub(super) fn log(&self) {
         let samples = std::mem::take(&mut self.state.lock().samples);
         for DecisionSample { domain, rule, note } in samples {
-            let RefusalNote { limit, refused_by, code, caller } = note;
+            let RefusalNote { limit, refused_by, code, category, caller } = note;
             let caller = caller.unwrap_or_default();
             tracing::info!(
                 domain,
@@ -112,11 +117,20 @@ impl DecisionSamples {
                 limit,
                 refused_by,
                 code,
+                category,
                 caller,
                 "example of a refused request"
             );
         }
     }
+}
+
+/// The category that an entry of the request states; other words are ignored.
+fn stated_category(request: &Request<'_>) -> Option<Category> {
+    let entries = request.descriptors.iter().flat_map(|descriptor| descriptor.entries);
+    entries.filter(|entry| entry.key == CATEGORY_KEY).find_map(|entry| {
+        Category::ALL.into_iter().find(|known| known.as_str().eq_ignore_ascii_case(entry.value))
+    })
 }
 
 /// The entries of a descriptor, such as `user=7 path=/x`.
@@ -138,6 +152,8 @@ fn shortened(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tidegate_engine::Descriptor;
+
     use super::*;
 
     #[test]
@@ -146,5 +162,19 @@ mod tests {
         assert_eq!(caller_name(&[entry("user", "7"), entry("path", "/x")]), "user=7 path=/x");
         let long = "x".repeat(1_000);
         assert_eq!(caller_name(&[entry("user", &long)]).len(), CALLER_BYTES_MAX);
+    }
+
+    #[test]
+    fn the_category_is_the_first_entry_that_states_one() {
+        let entry = |key, value| Entry { key, value };
+        let (user, unknown) = ([entry("user", "7")], [entry("category", "best")]);
+        let stated = [entry("path", "/x"), entry("category", "Critical")];
+        let category = |entries: &[&[Entry<'_>]]| {
+            let descriptors: Vec<_> =
+                entries.iter().map(|entries| Descriptor::new(entries)).collect();
+            stated_category(&Request::new("shop", &descriptors))
+        };
+        assert_eq!(category(&[&user, &unknown, &stated]), Some(Category::Critical));
+        assert_eq!(category(&[&user, &unknown]), None);
     }
 }

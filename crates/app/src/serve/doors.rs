@@ -1,14 +1,15 @@
 //! The doors: built from the configuration, and opened.
 
 use std::num::NonZeroUsize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use opentelemetry::global::BoxedTracer;
 use tidegate_access::{AccessPolicy, HostNames};
 use tidegate_admin::{
-    Change, DebugDoor, DebugParts, DebugSettings, DeliveryReading, ForwardedReading, StoreReading,
+    Change, DebugDoor, DebugParts, DebugSettings, DeliveryReading, ForwardedReading, ListedRow,
+    StoreReading,
 };
 use tidegate_engine::SystemClock;
 use tidegate_gateway::show_caller;
@@ -24,6 +25,7 @@ use tidegate_statsd::SenderFigures;
 use tokio::task::JoinHandle;
 
 use super::changes_file::ChangesFile;
+use super::connections;
 use super::fleet_nodes::{self, FleetNodes};
 use super::forwarder::ForwarderView;
 use super::gateway_document::{self, DocumentWatch};
@@ -105,6 +107,11 @@ impl Doors {
             background,
         };
 
+        let endpoint = |name, protocol, listen: &[config::Address], tls| Endpoint {
+            guard: Some(Arc::clone(&service.connections)),
+            backlog: config.connections.backlog,
+            ..endpoint(name, protocol, listen, tls)
+        };
         let grpc = endpoint("grpc", Protocol::Http2, &config.grpc.listen, grpc_tls)
             .limits(grpc_limits(&config.grpc));
         doors.add(doors.server.open_calls(grpc, TracedDoor::new(rls, tracer.clone())))?;
@@ -278,6 +285,9 @@ fn debug<S: ServiceStore>(
     let gateway = gateway.as_ref().map(|service| service.gateway.clone());
     let collectors = gateway.clone().map(|gateway| Arc::new(gateway) as Arc<dyn Collector>);
     let figures = figures.map(|figures| figures as Arc<dyn Collector>);
+    let connections = Arc::clone(&service.connections);
+    let floods = service.floods.clone();
+    let connection_metrics = Arc::clone(&connections) as Arc<dyn Collector>;
     let decisions = parts.decisions.clone().map(|decisions| decisions as Arc<dyn Collector>);
     let upstream_metrics =
         config::statistics::upstream_metrics(&config.debug, &config.statsd.tags)?;
@@ -319,7 +329,17 @@ fn debug<S: ServiceStore>(
         limit_terms: Some(words::terms),
         try_request,
         show_caller: Some(Box::new(move |caller: &str| show_caller(caller, callers))),
-        collectors: collectors.into_iter().chain(figures).chain(decisions).collect(),
+        collectors: collectors
+            .into_iter()
+            .chain(figures)
+            .chain(decisions)
+            .chain([connection_metrics])
+            .chain(floods.clone().map(|floods| floods as Arc<dyn Collector>))
+            .collect(),
+        networks: Some(Box::new(move || connections::rows(&connections))),
+        listed: floods.map(|floods| -> Box<dyn Fn() -> Vec<ListedRow> + Send + Sync> {
+            Box::new(move || floods.rows())
+        }),
         on_change: Some(Box::new(|change: &Change| {
             tracing::warn!(%change, "changed at run time");
         })),
@@ -361,9 +381,7 @@ fn endpoint(
         config::Address::Unix(path) => Address::Unix { path: path.clone(), mode: None },
     };
     let addresses = listen.iter().map(address).collect();
-    let limits = ConnectionLimits::default();
-    let proxy_protocol_from = Vec::new();
-    Endpoint { name, addresses, protocol, tls, limits, proxy_protocol_from, pressure: None }
+    Endpoint { addresses, tls, ..Endpoint::new(name, protocol, PathBuf::new()) }
 }
 
 fn grpc_limits(grpc: &config::Grpc) -> ConnectionLimits {

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use tidegate_gateway::{AccessLogSettings, Gateway, GatewayParts, GatewaySettings};
+use tidegate_gateway::{
+    AccessLogSettings, ConnectionObserver, Gateway, GatewayParts, GatewaySettings,
+};
 use tidegate_http_api::Health;
 use tidegate_metrics::Meter;
 use tidegate_overload::{Protection, SteadyClock, run_beats};
@@ -16,6 +18,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::engine::EngineParts;
+use super::floods::Floods;
 use super::gateway_document::{DocumentFiles, DocumentWatch};
 use super::protection;
 use super::refusals::{REPORT_EVERY, RefusalLog};
@@ -41,7 +44,11 @@ pub(super) struct GatewayService<S> {
 
 impl<S: ServiceStore> GatewayService<S> {
     /// Makes the gateway, if the configuration names its document. Spawns its tasks on the current runtime.
-    pub(super) fn start(config: &Config, parts: &EngineParts<S>) -> Result<Option<Self>, Failure> {
+    pub(super) fn start(
+        config: &Config,
+        parts: &EngineParts<S>,
+        floods: Option<Arc<Floods>>,
+    ) -> Result<Option<Self>, Failure> {
         let Some(path) = &config.gateway.file else { return Ok(None) };
         let document = config::gateway::load(path)?;
         let files = DocumentFiles::read(path, &document);
@@ -54,6 +61,7 @@ impl<S: ServiceStore> GatewayService<S> {
             meter: Some(Arc::clone(&meter)),
             protection: protection.clone(),
             queue,
+            connections: floods.map(|floods| floods as Arc<dyn ConnectionObserver>),
             access_log: access_log(&config.gateway.access_log)?,
         };
         let gateway = Gateway::new(Arc::clone(&parts.engine), settings, gateway_parts)

@@ -66,6 +66,9 @@ pub(super) async fn serve_until_stopped<S: ServiceStore>(
                 refresh_certificates(&doors);
                 warnings.tick(config, service);
                 service.report_refusals();
+                if let Some(floods) = &service.floods {
+                    floods.tick(service.switches.board().is_off());
+                }
                 trimmer.tick();
             }
             _ = beat.tick() => manager.alive(),

@@ -14,7 +14,7 @@ use tidegate_engine::{Mode, Timestamp};
 
 use crate::config::{LimiterSwitches, SwitchMode};
 
-/// The largest file: six lines and some comments.
+/// The largest file: seven lines and some comments.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 
 mapping! {
@@ -32,6 +32,8 @@ mapping! {
         fleet: Option<SwitchMode>,
         /// The gate.
         gate: Option<SwitchMode>,
+        /// Limits on connections by network.
+        connection: Option<SwitchMode>,
     }
 }
 
@@ -156,6 +158,7 @@ fn parse_switches(
         switches.worker = file.worker.unwrap_or(switches.worker);
         switches.fleet = file.fleet.unwrap_or(switches.fleet);
         switches.gate = file.gate.unwrap_or(switches.gate);
+        switches.connection = file.connection.unwrap_or(switches.connection);
     }
     let has_errors = problems.has_errors();
     if has_errors { Err(problems.into_report().to_string()) } else { Ok((switches, has_old_word)) }

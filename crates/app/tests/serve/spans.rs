@@ -62,8 +62,10 @@ fn under_compat_spans_go_to_the_path_of_traces_below_the_endpoint() {
     let mut client = Client::plain(&serving.address("grpc"), Spoken::Two);
     let grpc = [("content-type", "application/grpc"), ("te", "trailers")];
     client.post("/grpc.health.v1.Health/Check", &grpc, "\0\0\0\0\0");
-    // Domain `shop`, one descriptor with `user` and `ada`: all lengths are below 128, so that it is text.
-    let call = "\0\0\0\0\u{15}\n\u{4}shop\u{12}\r\n\u{b}\n\u{4}user\u{12}\u{3}ada";
+    // Domain `shop`, one descriptor with `user` and `ada`, one with `category` and `critical`: all lengths are below 128,
+    // so that it is text.
+    let call = "\0\0\0\0\u{2d}\n\u{4}shop\u{12}\r\n\u{b}\n\u{4}user\u{12}\u{3}ada\
+                \u{12}\u{16}\n\u{14}\n\u{8}category\u{12}\u{8}critical";
     for _ in 0..3 {
         let answer = client.post(
             "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit",
@@ -84,6 +86,8 @@ fn under_compat_spans_go_to_the_path_of_traces_below_the_endpoint() {
         "tidegate.limit",
         "calls",
         "tidegate.refused_by",
+        "tidegate.category",
+        "critical",
         "tidegate.caller",
         "tidegate.code",
         "rate_limited",

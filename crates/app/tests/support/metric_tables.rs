@@ -11,10 +11,12 @@ pub(crate) const TABLES: &[&[&Metric]] = &[
     tidegate_stores::SHARED_METRICS,
     tidegate_stores::REDIS_METRICS,
     tidegate_gateway::GATEWAY_METRICS,
+    tidegate_server::GUARD_METRICS,
     tidegate_admin::DELIVERY_METRICS,
     tidegate_admin::SWITCHBOARD_METRICS,
     tidegate_overload::OVERLOAD_METRICS,
     tidegate_admin::ADMIN_METRICS,
     tidegate_statsd::STATSD_METRICS,
     tidegate_app::DECISION_METRICS,
+    tidegate_app::FLOOD_METRICS,
 ];

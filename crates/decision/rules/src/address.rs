@@ -20,6 +20,11 @@ impl PrefixLengths {
         PrefixLengths { v4: v4.min(32), v6: v6.min(128) }
     }
 
+    /// Of IPv4, and of IPv6.
+    pub(crate) const fn lengths(self) -> (u8, u8) {
+        (self.v4, self.v6)
+    }
+
     /// The network that an address is counted under.
     pub(crate) fn group(self, address: IpAddr) -> IpNet {
         let length = match address {

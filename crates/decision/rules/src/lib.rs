@@ -48,7 +48,9 @@ pub use compile::compile;
 pub use explain::{Attempt, Explanation, LevelExplanation, MatchOutcome};
 pub use matching::Way;
 pub use options::{Options, SOURCE_BYTES_MAX};
-pub use rule::{Exemption, Level, LimitId, NameId, Rule, RuleId, RuleLimit, ShownValue};
+pub use rule::{
+    AddressMatch, Exemption, Level, LimitId, NameId, Rule, RuleId, RuleLimit, ShownValue,
+};
 pub use schema::schema;
 pub use snapshot::{Domain, Entry, KeyValue, MatchedRule, Snapshot, Values};
 pub use tidegate_algorithms::{Charge, Consistency, Mode, OnStoreError, Percent, Rounding};

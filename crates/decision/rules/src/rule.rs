@@ -4,6 +4,7 @@ use std::fmt::{self, Write};
 use std::sync::Arc;
 
 use compact_str::CompactString;
+use ipnet::IpNet;
 use serde::Serialize;
 use smallvec::SmallVec;
 use tidegate_algorithms::{Consistency, Limit, Mode, OnStoreError};
@@ -57,6 +58,20 @@ pub struct Rule {
     pub(crate) metadata: Option<Arc<serde_json::Value>>,
     pub(crate) detailed_metric: bool,
     pub(crate) levels: Arc<[Level]>,
+    pub(crate) addresses: Option<Arc<AddressMatch>>,
+}
+
+/// The addresses that a rule applies to, if they are all that it looks at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AddressMatch {
+    /// The ranges; none for every address.
+    pub ranges: Vec<IpNet>,
+    /// How many leading bits of an IPv4 address select its counter.
+    pub ipv4_prefix: u8,
+    /// How many leading bits of an IPv6 address select its counter.
+    pub ipv6_prefix: u8,
+    /// Whether all addresses share one counter.
+    pub is_shared: bool,
 }
 
 /// The name and the replaced limits of an unlimited rule.
@@ -164,6 +179,11 @@ impl Rule {
     /// Whether its metric shows any value of the request.
     pub fn shows_values(&self) -> bool {
         self.detailed_metric || self.levels.iter().any(|level| level.shown == ShownValue::Requested)
+    }
+
+    /// The addresses that it applies to; [`None`] if it has several levels, or its values are no addresses.
+    pub fn addresses(&self) -> Option<&AddressMatch> {
+        self.addresses.as_deref()
     }
 
     /// Its levels, as metrics show them.

@@ -69,11 +69,14 @@ pub use service::DebugDoor;
 
 pub use delivery::{DELIVERY_METRICS, DeliveryReading};
 pub use fleet_page::NodesReader;
-pub use limiters::{LimitTarget, LimiterName, SWITCHBOARD_METRICS, SwitchTarget, Switchboard};
+pub use limiters::{
+    ConnectionLimiter, LimitTarget, LimiterName, SWITCHBOARD_METRICS, SwitchTarget, Switchboard,
+};
 pub use metrics::ADMIN_METRICS;
 pub use observations::{OBSERVATION_METRICS, Observations, ObservationsConfig};
 pub use settings::{DebugParts, DebugSettings, LogLevel};
 pub use state_page::{ControlReading, ForwardedReading, StoreReading};
 pub use tail::TailMode;
 pub use tidegate_history::HistoryFileError;
+pub use top::{ListedRow, NetworkRow};
 pub use try_page::{TrialDescriptor, TriedHead, TriedRoute};

@@ -1,7 +1,7 @@
 //! The modes of all limiters, and one switch that stops them all.
 //!
-//! Two limiters are the engine's (rate, requests in flight), three protect the node (worker, fleet, gate). Operators
-//! know them by one list of names and switch them with the same words. All state is a few words in memory, so switching
+//! Two limiters are the engine's (rate, requests in flight), three protect the node (worker, fleet, gate), and one limits
+//! connections before there is a request. Operators know them by one list of names and switch them with the same words. All state is a few words in memory, so switching
 //! works while the store or the rules are unavailable.
 
 mod metrics;
@@ -32,6 +32,8 @@ words! {
         Fleet = "fleet",
         /// The inner gate.
         Gate = "gate",
+        /// Connections of one network, before TLS.
+        Connection = "connection",
     }
 }
 
@@ -43,6 +45,7 @@ impl LimiterName {
             LimiterName::Worker => LimiterOwner::Protection(Limiter::Worker),
             LimiterName::Fleet => LimiterOwner::Protection(Limiter::Fleet),
             LimiterName::Gate => LimiterOwner::Protection(Limiter::Gate),
+            LimiterName::Connection => LimiterOwner::Connections,
         }
     }
 }
@@ -52,6 +55,17 @@ impl LimiterName {
 enum LimiterOwner {
     Engine(LimiterKind),
     Protection(Limiter),
+    Connections,
+}
+
+/// The limiter of connections, which belongs to the sockets.
+pub trait ConnectionLimiter: Send + Sync {
+    /// What it does.
+    fn mode(&self) -> Mode;
+    /// Sets what it does.
+    fn set_mode(&self, mode: Mode);
+    /// Pulls the kill switch, or releases it.
+    fn switch_off(&self, off: bool);
 }
 
 /// The switches of an engine. Hides its store and clock.
@@ -108,6 +122,7 @@ impl<S: Send + Sync, C: Clock> RuleLimiters for Engine<S, C> {
 pub struct Switchboard {
     rules: Arc<dyn RuleLimiters>,
     protection: Option<Arc<Protection<SteadyClock>>>,
+    connections: Option<Arc<dyn ConnectionLimiter>>,
     /// The configured mode of each limiter, in the order of [`LimiterName::ALL`].
     configured: Mutex<[Mode; LimiterName::ALL.len()]>,
     /// When switches end by themselves, if so.
@@ -156,11 +171,31 @@ impl Switchboard {
         let configured = [Mode::Off; LimiterName::ALL.len()];
         let (configured, ends) = (Mutex::new(configured), Mutex::default());
         let (limit_ends, changes) = (Mutex::default(), Mutex::default());
-        let board =
-            Switchboard { rules: engine, protection, configured, ends, limit_ends, changes };
-        let now = LimiterName::ALL.map(|limiter| board.mode(limiter).unwrap_or(Mode::Off));
-        *board.configured.lock() = now;
+        let board = Switchboard {
+            rules: engine,
+            protection,
+            connections: None,
+            configured,
+            ends,
+            limit_ends,
+            changes,
+        };
+        board.take_configured();
         board
+    }
+
+    /// Switches this limiter of connections too.
+    #[must_use]
+    pub fn with_connections(self, connections: Arc<dyn ConnectionLimiter>) -> Self {
+        let board = Switchboard { connections: Some(connections), ..self };
+        board.take_configured();
+        board
+    }
+
+    /// Takes the modes of now as the configured ones.
+    fn take_configured(&self) {
+        let now = LimiterName::ALL.map(|limiter| self.mode(limiter).unwrap_or(Mode::Off));
+        *self.configured.lock() = now;
     }
 
     /// The protection of the node, if there is one.
@@ -173,18 +208,23 @@ impl Switchboard {
         Some(match limiter.owner() {
             LimiterOwner::Engine(kind) => self.rules.limiter(kind),
             LimiterOwner::Protection(limiter) => self.protection.as_ref()?.mode(limiter),
+            LimiterOwner::Connections => self.connections.as_ref()?.mode(),
         })
     }
 
     /// Switches a limiter, until it is switched again. Returns whether there is such a limiter.
     pub fn set(&self, limiter: LimiterName, mode: Mode) -> bool {
         self.ends.lock().remove(&SwitchTarget::Limiter(limiter));
-        match (limiter.owner(), &self.protection) {
-            (LimiterOwner::Engine(kind), _) => self.rules.set_limiter(kind, mode),
-            (LimiterOwner::Protection(limiter), Some(protection)) => {
-                protection.set_mode(limiter, mode)
-            }
-            (LimiterOwner::Protection(_), None) => return false,
+        match limiter.owner() {
+            LimiterOwner::Engine(kind) => self.rules.set_limiter(kind, mode),
+            LimiterOwner::Protection(limiter) => match &self.protection {
+                Some(protection) => protection.set_mode(limiter, mode),
+                None => return false,
+            },
+            LimiterOwner::Connections => match &self.connections {
+                Some(connections) => connections.set_mode(mode),
+                None => return false,
+            },
         }
         true
     }
@@ -274,6 +314,9 @@ impl Switchboard {
             (Some(protection), false) => protection.revive_all(),
             (None, _) => {}
         }
+        if let Some(connections) = &self.connections {
+            connections.switch_off(off);
+        }
     }
 
     /// Whether everything is switched off.
@@ -320,6 +363,37 @@ mod tests {
 
     use super::*;
 
+    /// A limiter of connections that only has a mode.
+    struct TestConnections(Mutex<(Mode, bool)>);
+
+    impl ConnectionLimiter for TestConnections {
+        fn mode(&self) -> Mode {
+            self.0.lock().0
+        }
+
+        fn set_mode(&self, mode: Mode) {
+            self.0.lock().0 = mode;
+        }
+
+        fn switch_off(&self, off: bool) {
+            self.0.lock().1 = off;
+        }
+    }
+
+    #[test]
+    fn connections_are_switched_and_killed_as_every_limiter_is() {
+        let connections = Arc::new(TestConnections(Mutex::new((Mode::Shadow, false))));
+        let board = board(false).with_connections(Arc::clone(&connections) as Arc<_>);
+        assert_eq!(board.configured(LimiterName::Connection), Mode::Shadow);
+        assert!(board.set(LimiterName::Connection, Mode::ENFORCE));
+        assert_eq!(board.mode(LimiterName::Connection), Some(Mode::ENFORCE));
+        board.switch_off(true);
+        assert!(connections.0.lock().1);
+        board.switch_off(false);
+        assert!(!connections.0.lock().1);
+        assert_eq!(board.restore(LimiterName::Connection), Some(Mode::Shadow));
+    }
+
     fn board(protected: bool) -> Switchboard {
         let store = MemoryStore::new(MemoryConfig::default()).unwrap();
         let engine = Arc::new(Engine::new(store, SystemClock::new()));
@@ -333,7 +407,7 @@ mod tests {
     #[test]
     fn every_limiter_is_switched_and_goes_back_to_its_configured_mode() {
         let board = board(true);
-        for limiter in LimiterName::ALL {
+        for limiter in LimiterName::ALL.into_iter().filter(|one| *one != LimiterName::Connection) {
             assert!(board.configure(limiter, Mode::Enforce(Percent::new(40))));
             assert!(board.set(limiter, Mode::Shadow));
             assert_eq!(board.mode(limiter), Some(Mode::Shadow));

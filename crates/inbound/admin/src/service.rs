@@ -171,11 +171,12 @@ impl<S: CounterStore, C: Clock> Inner<S, C> {
         body: B,
         peer: Option<SocketAddr>,
     ) -> Result<Answer, Problem> {
-        if !self.parts.settings.hosts.accept(head) {
+        let found = routes::find(&head.method, head.uri.path());
+        if !self.answers_to_host(head, found.as_ref().ok().map(|route| route.action)) {
             let detail = "the debug port does not answer to this host; add it to `debug.hosts`, or use an IP address";
             return Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, detail));
         }
-        let route = match routes::find(&head.method, head.uri.path()) {
+        let route = match found {
             Ok(route) => route,
             Err(Some(allowed)) => return Ok(answer::method_not_allowed(&allowed)),
             Err(None) => {
@@ -197,6 +198,13 @@ impl<S: CounterStore, C: Clock> Inner<S, C> {
                 Ok(answer)
             }
         }
+    }
+
+    /// Whether a request is for a host that the port answers to. As upstream's port, it answers to every name with pages
+    /// that are open to everyone, which say nothing about callers.
+    fn answers_to_host(&self, head: &Parts, action: Option<Action>) -> bool {
+        let is_upstreams = self.parts.settings.compat && matches!(action, Some(Action::Open(_)));
+        is_upstreams || self.parts.settings.hosts.accept(head)
     }
 
     /// Whether a request has the access that its route needs.

@@ -8,6 +8,7 @@ use super::fleet_page::NodesReader;
 use super::limiters::Switchboard;
 use super::observations::Observations;
 use super::state_page::{ControlReading, ForwardedReading, StoreReading};
+use super::top::{ListedRow, NetworkRow};
 use super::try_page::{TriedHead, TriedRoute};
 use tidegate_access::{AccessPolicy, HostNames};
 use tidegate_engine::RuleLimit;
@@ -101,6 +102,10 @@ pub struct DebugParts {
     pub try_request: Option<RequestTrial>,
     /// A caller as pages show it; [`None`] for not at all. Default: as it is.
     pub show_caller: Option<CallerNaming>,
+    /// The networks with the most open or refused connections.
+    pub networks: Option<Source<Vec<NetworkRow>>>,
+    /// The networks on the list of floods.
+    pub listed: Option<Source<Vec<ListedRow>>>,
     /// Is called with every change, to log it.
     pub on_change: Option<Listener<Change>>,
     /// Is called with every change as a line of JSON, to keep it.

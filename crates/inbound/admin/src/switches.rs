@@ -372,10 +372,15 @@ fn named(word: &str) -> Result<LimiterName, Problem> {
 }
 
 fn unprotected(limiter: LimiterName) -> Problem {
-    let detail = format!(
-        "there is no limiter `{}` here: nothing protects the node, since `overload.capacity` is not set",
-        limiter.as_str()
-    );
+    let limiter_name = limiter.as_str();
+    let detail = match limiter {
+        LimiterName::Connection => {
+            format!("there is no limiter `{limiter_name}` here: no door has one")
+        }
+        _ => format!(
+            "there is no limiter `{limiter_name}` here: nothing protects the node, since `overload.capacity` is not set"
+        ),
+    };
     Problem::new(StatusCode::NOT_FOUND, detail)
 }
 

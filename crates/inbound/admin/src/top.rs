@@ -19,6 +19,34 @@ pub(super) struct TopPage {
     reading: TopReading,
     /// Requests that overload protection refused, since the start of the process.
     shed: Vec<ShedRow>,
+    /// The networks with the most open or refused connections, if connections are limited.
+    networks: Vec<NetworkRow>,
+    /// The networks that flood, if there is a list.
+    listed: Vec<ListedRow>,
+}
+
+/// A network on the list of floods.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ListedRow {
+    /// The network, as text.
+    pub network: String,
+    /// How many seconds it is still listed.
+    pub seconds: u32,
+    /// Whether it is only listed, and not handed to the packet filter.
+    pub shadow: bool,
+}
+
+/// The connections of one network at one door.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct NetworkRow {
+    /// The door.
+    pub door: &'static str,
+    /// The network, as text.
+    pub network: String,
+    /// Its open connections.
+    pub open: usize,
+    /// Its connections over a limit: refused, or let through in shadow.
+    pub refused: u64,
 }
 
 /// Requests of a category that a limiter refused.
@@ -44,7 +72,23 @@ pub(super) fn read<S: CounterStore, C: Clock>(door: &Inner<S, C>) -> TopPage {
     let protection = door.board.protection();
     let decisions = protection.map(|protection| protection.decisions()).unwrap_or_default();
     let since_ms = observations.recent_since().map(Timestamp::as_millis);
-    TopPage { since_ms, reading, shed: shed_rows(&decisions) }
+    let mut networks = door.parts.networks.as_ref().map(|read| read()).unwrap_or_default();
+    networks.retain_mut(|row| match door.show_caller(&row.network) {
+        Some(network) => {
+            row.network = network;
+            true
+        }
+        None => false,
+    });
+    let mut listed = door.parts.listed.as_ref().map(|read| read()).unwrap_or_default();
+    listed.retain_mut(|row| match door.show_caller(&row.network) {
+        Some(network) => {
+            row.network = network;
+            true
+        }
+        None => false,
+    });
+    TopPage { since_ms, reading, shed: shed_rows(&decisions), networks, listed }
 }
 
 fn shed_rows(decisions: &[DecisionCount]) -> Vec<ShedRow> {
@@ -72,7 +116,7 @@ fn shed_rows(decisions: &[DecisionCount]) -> Vec<ShedRow> {
 }
 
 /// All tables.
-pub(super) fn table(TopPage { since_ms, reading, shed }: &TopPage) -> String {
+pub(super) fn table(TopPage { since_ms, reading, shed, networks, listed }: &TopPage) -> String {
     let TopReading { refusals, missed, limits, keys } = reading;
     let mut text = format!("{refusals} refusals by limits");
     if let Some(since) = since_ms {
@@ -95,6 +139,21 @@ pub(super) fn table(TopPage { since_ms, reading, shed }: &TopPage) -> String {
         for ShedRow { limiter, category, count, shadow } in shed {
             let shadow = if *shadow { " (shadow: let through)" } else { "" };
             let _ = writeln!(text, "{count:>12}  {limiter} {category}{shadow}");
+        }
+    }
+    if !listed.is_empty() {
+        text.push_str("\nlist of floods\n");
+        let _ = writeln!(text, "{:>12}", "seconds left");
+        for ListedRow { network, seconds, shadow } in listed {
+            let shadow = if *shadow { " (shadow: not handed to the kernel)" } else { "" };
+            let _ = writeln!(text, "{seconds:>12}  {}{shadow}", network.escape_debug());
+        }
+    }
+    if !networks.is_empty() {
+        text.push_str("\nconnections by network\n");
+        let _ = writeln!(text, "{:>12} {:>10}", "over limits", "open");
+        for NetworkRow { door, network, open, refused } in networks {
+            let _ = writeln!(text, "{refused:>12} {open:>10}  {} {door}", network.escape_debug());
         }
     }
     text

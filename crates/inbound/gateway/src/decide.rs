@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use super::active_document::ActiveDocument;
 use super::decode::{CountState, DecodedHead, RequestContext};
-use super::describe::{Description, RequestView};
+use super::describe::{Description, Identity, RequestView};
 use super::encode::Fault;
 use super::route::Route;
 
@@ -81,7 +81,7 @@ impl<S: CounterStore, C: Clock> ActiveDocument<S, C> {
             return Ok(FirstDecision::unlimited(None, CountState::Counted));
         }
         let mut needs = route.describer.needs() | self.identities.needs();
-        if self.state.protection.is_some() || context.record.is_some() {
+        if self.state.protection.is_some() || context.record.is_some() || context.direct.is_some() {
             needs = needs | self.categories.needs();
         }
         let identify = || self.identities.identify(needs, decoded.head, began);
@@ -92,6 +92,7 @@ impl<S: CounterStore, C: Clock> ActiveDocument<S, C> {
             record.category = Some(self.categories.categorize(&seen, trusted).0);
             record.caller = self.categories.caller_name(&seen);
         }
+        self.report_identity(&seen, &identity, trusted, context);
         let screened = self.screen(&seen, trusted).map_err(Denial::Refusal)?;
         if route.describer.is_empty() {
             let count = self.admitted(&Grant::unlimited(), began);
@@ -116,6 +117,24 @@ impl<S: CounterStore, C: Clock> ActiveDocument<S, C> {
         let is_stored = !passes || !description.deferred.is_empty();
         let description = is_stored.then(|| Box::new(description.into_owned()));
         Ok(FirstDecision { description, decided, screened, count })
+    }
+
+    /// Reports who is behind the address of a connection.
+    fn report_identity(
+        &self,
+        seen: &RequestView<'_>,
+        identity: &Identity,
+        trusted: bool,
+        context: &RequestContext,
+    ) {
+        let (Some(address), Some(observer)) = (context.direct, &self.state.connections) else {
+            return;
+        };
+        let is_critical = self.categories.categorize(seen, trusted).0 == Category::Critical;
+        let caller = identity.number();
+        if caller.is_some() || is_critical {
+            observer.identified(address, caller, is_critical);
+        }
     }
 
     /// Describes a request again whose description was not stored.

@@ -51,6 +51,8 @@ pub(super) struct RequestContext {
     pub(super) route_index: usize,
     pub(super) began: Timestamp,
     pub(super) client: Option<IpAddr>,
+    /// Its address as the kernel sees it, if the client is connected directly and somebody wants to know.
+    pub(super) direct: Option<IpAddr>,
     pub(super) record: Option<Box<Record>>,
     pub(super) count: CountState,
 }
@@ -125,7 +127,12 @@ impl<S: CounterStore, C: Clock> ActiveDocument<S, C> {
         let client_form = Negotiation::of(head);
         let route_index = self.routes.len();
         let count = CountState::Undecided;
-        let mut context = RequestContext { client_form, route_index, began, client, record, count };
+        let is_direct = self.state.connections.is_some()
+            && hop.peer.named_by.is_none()
+            && !self.hops.trusts(hop.address);
+        let direct = hop.address.filter(|_| is_direct);
+        let mut context =
+            RequestContext { client_form, route_index, began, client, direct, record, count };
         let mut target = match examine(head, &self.settings.head, hop.host()) {
             Ok(HeadCheck::Sound(target)) => target,
             Ok(HeadCheck::Capabilities) => {

@@ -117,7 +117,7 @@ pub use queue::{
     QueuedState, RequestQueue,
 };
 pub use refusal_samples::RefusedRequest;
-pub use service::{Gateway, GatewayFuture, GatewayParts};
+pub use service::{ConnectionObserver, Gateway, GatewayFuture, GatewayParts};
 pub use settings::{
     AccessLogFormat, AccessLogSettings, AddressFrom, AnswerSettings, ApiKeySettings, CallerFormat,
     CategoryRule, CategorySettings, ClientTls, CostSettings, DelaySettings, DescriptorSettings,

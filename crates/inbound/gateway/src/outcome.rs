@@ -30,6 +30,11 @@ impl<S: CounterStore, C: Clock> ActiveDocument<S, C> {
         refusal: Refusal,
     ) -> Option<(Answer, Outcome)> {
         let cause = refusal.cause;
+        if let (Cause::Rate, Some(address), Some(observer)) =
+            (cause, context.direct, &self.state.connections)
+        {
+            observer.refused(address);
+        }
         let limit = refusal.limits.first().map(|limit| limit.name.clone());
         let answer = contain(LimiterStage::Render, || {
             self.answers_of(context).refusal(refusal, &context.client_form)

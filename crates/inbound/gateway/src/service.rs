@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::io::Write;
+use std::net::IpAddr;
 use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -48,8 +49,19 @@ pub struct GatewayParts {
     pub protection: Option<Arc<Protection<SteadyClock>>>,
     /// Stores requests that are queued by limits with `when_over: queue`. Default: in memory.
     pub queue: Option<Arc<dyn RequestQueue>>,
+    /// Is told which addresses of connections are refused, and whose callers are known. Default: none.
+    pub connections: Option<Arc<dyn ConnectionObserver>>,
     /// The writer of the access log, if the settings have one.
     pub access_log: Option<Box<dyn Write + Send>>,
+}
+
+/// Learns what the gateway knows about the clients that are connected to it. Not those behind a proxy: only addresses
+/// that the kernel sees too.
+pub trait ConnectionObserver: Send + Sync {
+    /// A request over the limits of its caller was refused.
+    fn refused(&self, address: IpAddr);
+    /// A request came with a valid key or token (`caller` is a hash of its owner), or is critical.
+    fn identified(&self, address: IpAddr, caller: Option<u64>, is_critical: bool);
 }
 
 /// A reverse proxy with every limiter. Clones are cheap and share all state.
@@ -86,6 +98,7 @@ impl<S, C: Clock> Gateway<S, C> {
             meter: parts.meter.unwrap_or_else(|| Arc::new(Meter::new("gateway"))),
             counters: Counters::default(),
             hold_time: HoldTime::default(),
+            connections: parts.connections,
         };
         let document = ActiveDocument::compile(settings, Arc::new(state), None, problems)?;
         let current = CurrentDocument::new(document);

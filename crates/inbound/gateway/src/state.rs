@@ -16,6 +16,7 @@ use super::active_document::ActiveDocument;
 use super::queue::RequestQueue;
 use super::refusal_samples::RefusalSamples;
 use super::request_ids::RequestIds;
+use super::service::ConnectionObserver;
 use super::tally::Tally;
 
 /// Limiters, waiting requests, logs and counters: everything that a reload leaves alone.
@@ -30,6 +31,8 @@ pub(super) struct GatewayState<S, C> {
     pub(super) meter: Arc<Meter>,
     pub(super) counters: Counters,
     pub(super) hold_time: HoldTime,
+    /// Is told about clients that are connected directly.
+    pub(super) connections: Option<Arc<dyn ConnectionObserver>>,
 }
 
 /// Counters of all routes together.

@@ -10,7 +10,9 @@ use tokio::time::{Instant, sleep};
 
 use super::connection::ConnectionHandler;
 use super::connection_state::ConnectionState;
+use super::guard::{DoorGuard, Entrance, FullDoor, NetworkSlot};
 use super::listener::{AcceptedSocket, Listener};
+use super::peer;
 use super::stats::{CountGuard, OpenConnection, Stats};
 use super::worker::{NewConnection, Phase, Worker};
 
@@ -29,6 +31,8 @@ pub(super) struct Acceptor {
     pub(super) name: &'static str,
     pub(super) listener: Listener,
     pub(super) door: Arc<dyn ConnectionHandler>,
+    /// The limits on connections by network.
+    pub(super) guard: Option<DoorGuard>,
     pub(super) stats: Arc<Stats>,
     /// Open connections at all addresses of the endpoint.
     pub(super) door_open: Arc<AtomicUsize>,
@@ -48,7 +52,17 @@ impl Acceptor {
                 _ = phase.wait_for(Phase::is_stopping) => return,
             };
             match accepted {
-                Ok(accepted) => self.assign(accepted, &mut refusals),
+                Ok(accepted) => {
+                    let is_admitted = self.admit(accepted, &mut refusals);
+                    let guard = self.guard.as_ref().filter(|_| is_admitted);
+                    if let Some(pause) = guard.and_then(DoorGuard::pause) {
+                        // Further connections wait in the kernel's queue, which has SYN cookies when it is full.
+                        tokio::select! {
+                            () = sleep(pause) => {}
+                            _ = phase.wait_for(Phase::is_stopping) => return,
+                        }
+                    }
+                }
                 // The client closed before it was accepted. The next connection is unaffected.
                 Err(error) if is_client_error(&error) => {}
                 Err(error) => {
@@ -65,11 +79,52 @@ impl Acceptor {
         }
     }
 
-    fn assign(&self, accepted: AcceptedSocket, refusals: &mut LogThrottle) {
+    /// Resets a connection that its network may not have, and assigns any other. Returns whether it may.
+    fn admit(&self, accepted: AcceptedSocket, refusals: &mut LogThrottle) -> bool {
+        match self.enter(&accepted) {
+            Entrance::Unguarded => self.assign(accepted, None, refusals),
+            Entrance::Admitted(slot) => self.assign(accepted, Some(slot), refusals),
+            Entrance::Refused => {
+                accepted.reset();
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Asks the guard about a connection, unless a proxy is going to name its client.
+    fn enter(&self, accepted: &AcceptedSocket) -> Entrance {
+        let (Some(guard), Some(address)) = (&self.guard, accepted.address()) else {
+            return Entrance::Unguarded;
+        };
+        if peer::is_in(address, self.door.proxies()) {
+            return Entrance::Unguarded;
+        }
+        guard.enter(address.ip(), false)
+    }
+
+    fn assign(
+        &self,
+        accepted: AcceptedSocket,
+        slot: Option<NetworkSlot>,
+        refusals: &mut LogThrottle,
+    ) {
+        // An option cannot be set on a socket whose client has vanished.
+        if accepted.prepare().is_err() {
+            return;
+        }
         let open = self.door_open.load(Relaxed);
         let limits = self.door.limits();
-        let is_surplus = open >= limits.connections_max;
-        let spare = if limits.evict_after.is_some() { SURPLUS_MAX } else { 0 };
+        let (mut is_surplus, mut has_room) = (open >= limits.connections_max, false);
+        if is_surplus && let Some(guard) = &self.guard {
+            match guard.make_room(open, slot.as_ref()) {
+                // The closed one is counted until it has ended.
+                FullDoor::RoomMade => (is_surplus, has_room) = (false, true),
+                FullDoor::Refused => return accepted.reset(),
+                FullDoor::NoneGreedy => {}
+            }
+        }
+        let spare = if has_room || limits.evict_after.is_some() { SURPLUS_MAX } else { 0 };
         let assigned = open < limits.connections_max.saturating_add(spare) && {
             let worker = self.least_busy();
             let door = CountGuard::new(&self.door_open);
@@ -78,7 +133,11 @@ impl Acceptor {
                 door,
                 CountGuard::new(&worker.connections),
             );
-            let state = Arc::new(ConnectionState::new(self.name, open));
+            let state = Arc::new(ConnectionState::new(self.name, open, self.guard.clone()));
+            if let Some(slot) = slot {
+                slot.attach(&state);
+                state.set_slot(slot);
+            }
             let door = Arc::clone(&self.door);
             let connection = NewConnection { accepted, state, door, is_surplus };
             worker.new_connections.try_send(connection).is_ok()

@@ -68,6 +68,10 @@ where
         &self.limits
     }
 
+    fn proxies(&self) -> &[IpNet] {
+        &self.proxies
+    }
+
     fn serve(&self, accepted: AcceptedSocket, state: Arc<ConnectionState>) -> ConnectionFuture {
         let service = self.service.clone();
         let acceptor = self.tls.as_ref().map(|tls| TlsAcceptor::from(tls.config(Protocol::Http2)));

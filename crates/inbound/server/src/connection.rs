@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::error::Error as StdError;
 use std::future::poll_fn;
 use std::io;
+use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -21,6 +22,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::batch_executor::BatchExecutor;
 use super::connection_state::{ConnectionState, Order};
+use super::guard::{Entrance, NetworkSlot};
 use super::http1::serve_http1;
 use super::listener::AcceptedSocket;
 use super::panic_guard::PanicGuard;
@@ -29,7 +31,7 @@ use super::proxy_protocol;
 use super::request_body::RequestBody;
 use super::settings::{ConnectionLimits, Pressure, Protocol};
 use super::tls::Tls;
-use super::transport::{CountedTransport, Socket, Transport, register};
+use super::transport::{self, CountedTransport, Socket, Transport, register};
 
 /// Bytes of responses buffered per HTTP/2 stream. The bound keeps a client that does not read from filling the memory.
 pub(super) const SEND_BUFFER_BYTES: usize = 32 * 1024;
@@ -51,6 +53,8 @@ pub(super) trait ConnectionHandler: Send + Sync {
     fn pressure(&self) -> Option<&Pressure> {
         None
     }
+    /// The peers that must begin with a PROXY header.
+    fn proxies(&self) -> &[IpNet];
     /// Serves one connection until it is closed.
     fn serve(&self, accepted: AcceptedSocket, state: Arc<ConnectionState>) -> ConnectionFuture;
 }
@@ -84,6 +88,10 @@ where
 
     fn pressure(&self) -> Option<&Pressure> {
         self.pressure.as_ref()
+    }
+
+    fn proxies(&self) -> &[IpNet] {
+        &self.proxies
     }
 
     fn serve(&self, accepted: AcceptedSocket, state: Arc<ConnectionState>) -> ConnectionFuture {
@@ -177,7 +185,7 @@ pub(super) async fn handshake(
     accepted: AcceptedSocket,
     acceptor: Option<TlsAcceptor>,
     proxies: &[IpNet],
-    state: &ConnectionState,
+    state: &Arc<ConnectionState>,
 ) -> Option<(Transport, Peer)> {
     let mut peer = Peer::of(&accepted, acceptor.is_some());
     let socket = read_proxy_header(accepted, proxies, &mut peer, state).await?;
@@ -189,7 +197,7 @@ async fn read_proxy_header(
     accepted: AcceptedSocket,
     proxies: &[IpNet],
     peer: &mut Peer,
-    state: &ConnectionState,
+    state: &Arc<ConnectionState>,
 ) -> Option<Socket> {
     let mut socket = match register(accepted) {
         Ok(socket) => socket,
@@ -204,13 +212,32 @@ async fn read_proxy_header(
     match unless_closing(proxy_protocol::read(&mut socket), state).await {
         Some(Ok(client)) => {
             peer.set_proxied_client(client);
-            return Some(socket);
+            let admitted = client.is_none_or(|client| is_admitted(client.ip(), state));
+            if admitted {
+                return Some(socket);
+            }
+            transport::reset_when_closed(&socket);
+            return None;
         }
         Some(Err(error)) => tracing::debug!(door = state.door(), %error, "invalid PROXY header"),
         None => tracing::debug!(door = state.door(), "PROXY header was not finished in time"),
     }
     state.stats().handshake_failures.fetch_add(1, Relaxed);
     None
+}
+
+/// Asks the guard about a client that a proxy has named.
+fn is_admitted(client: IpAddr, state: &Arc<ConnectionState>) -> bool {
+    let Some(guard) = state.guard() else { return true };
+    match guard.enter(client, true) {
+        Entrance::Unguarded => true,
+        Entrance::Admitted(slot) => {
+            slot.attach(state);
+            state.set_slot(slot);
+            true
+        }
+        Entrance::Refused => false,
+    }
 }
 
 /// Waits for a step of the handshake. `None` when the connection has to close.
@@ -232,6 +259,15 @@ async fn encrypt(
     state: &ConnectionState,
 ) -> Option<Transport> {
     let Some(acceptor) = acceptor else { return Some(Transport::Left(socket)) };
+    let _handshake = match state.slot().map(NetworkSlot::begin_handshake) {
+        Some(None) => {
+            state.stats().handshake_failures.fetch_add(1, Relaxed);
+            transport::reset_when_closed(&socket);
+            return None;
+        }
+        Some(begun) => begun,
+        None => None,
+    };
     match unless_closing(acceptor.accept(socket), state).await {
         Some(Ok(stream)) => return Some(Transport::Right(Box::new(stream))),
         Some(Err(error)) => tracing::debug!(door = state.door(), %error, "TLS handshake failed"),

@@ -6,14 +6,15 @@
 //! would cost each request an allocation and an entry in the timer wheel.
 
 use std::cell::Cell;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
+use super::guard::{DoorGuard, NetworkSlot};
 use super::response_body::{RateLimits, RateWindow, Responses};
 use super::settings::{ConnectionLimits, Pressure};
 use super::stats::{OpenConnection, Stats};
@@ -49,6 +50,10 @@ pub(super) enum Order {
 pub(super) struct ConnectionState {
     door: &'static str,
     open: OpenConnection,
+    /// The limits on connections by network.
+    guard: Option<DoorGuard>,
+    /// The connection in the counts of its network.
+    slot: OnceLock<NetworkSlot>,
     order: AtomicU8,
     waker: Mutex<Option<Waker>>,
     bytes: AtomicU64,
@@ -81,10 +86,12 @@ pub(super) struct ConnectionState {
 }
 
 impl ConnectionState {
-    pub(super) fn new(door: &'static str, open: OpenConnection) -> Self {
+    pub(super) fn new(door: &'static str, open: OpenConnection, guard: Option<DoorGuard>) -> Self {
         ConnectionState {
             door,
             open,
+            guard,
+            slot: OnceLock::new(),
             order: AtomicU8::new(Order::Serve as u8),
             waker: Mutex::new(None),
             bytes: AtomicU64::new(0),
@@ -112,6 +119,22 @@ impl ConnectionState {
 
     pub(super) fn stats(&self) -> &Arc<Stats> {
         self.open.stats()
+    }
+
+    /// The limits on connections by network.
+    pub(super) const fn guard(&self) -> Option<&DoorGuard> {
+        self.guard.as_ref()
+    }
+
+    /// Sets the place of the connection in the counts of its network. Called once.
+    pub(super) fn set_slot(&self, slot: NetworkSlot) {
+        // A connection has one client, so that there is no second slot.
+        let _ = self.slot.set(slot);
+    }
+
+    /// The place of the connection in the counts of its network, if its network is limited.
+    pub(super) fn slot(&self) -> Option<&NetworkSlot> {
+        self.slot.get()
     }
 
     pub(super) fn order(&self) -> Order {

@@ -10,6 +10,7 @@
 //!   clients must read; connections set no timers.
 //! - Requests that arrive in one read are answered in one write, without a task for each.
 //! - A panic in a service fails its request, not the worker.
+//! - [`ConnectionGuard`] limits the connections of each network before TLS, at every door that it is given to.
 //! - [`Tls`] loads new certificates while connections are open.
 //! - [`Peer`] is the other end of a connection, also as named by a trusted proxy with the PROXY protocol.
 //! - [`Server::stop`] lets requests finish, and cuts connections that were upgraded to another protocol.
@@ -43,6 +44,7 @@
 //! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(example()).unwrap();
 //! ```
 
+mod guard;
 mod settings;
 mod stats;
 mod tls;
@@ -59,6 +61,7 @@ mod http1;
 mod long_response;
 mod panic_guard;
 mod peer;
+mod private_socket;
 mod proxy_protocol;
 mod request_body;
 mod response_body;
@@ -90,8 +93,13 @@ use worker::{Phase, Worker, WorkerExit};
 
 pub use calls::{CallBody, CallBodyError};
 pub use connection_state::has_many_requests;
+pub use guard::{
+    ConnectionGuard, ConnectionRate, GUARD_METRICS, GuardSettings, KernelCounters, NetworkPrefixes,
+    NetworkReading, RefusalCause, RefusalHook,
+};
 pub use listener::OpenError;
 pub use peer::Peer;
+pub use private_socket::{PrivateSocket, PrivateSocketError, connect_private};
 pub use request_body::RequestBody;
 pub use response_body::{ResponseDeadline, StallFlag};
 pub use settings::{Address, ConnectionLimits, Endpoint, Keepalive, Pressure, Protocol};
@@ -180,13 +188,13 @@ impl Server {
         B: Body<Data = Bytes> + Unpin + Send + 'static,
         B::Error: Into<Box<dyn StdError + Send + Sync>>,
     {
-        let Endpoint { name, addresses, protocol, tls, limits, proxy_protocol_from, pressure } =
-            endpoint;
+        let socket = ListenSettings::of(&endpoint);
+        let Endpoint { protocol, tls, limits, proxy_protocol_from, pressure, .. } = endpoint;
         let make = Arc::new(make);
         let proxies = proxy_protocol_from.into();
         let door: Arc<dyn ConnectionHandler> =
             Arc::new(HttpHandler { make, protocol, tls, limits, proxies, pressure });
-        self.listen(name, &addresses, &door)
+        self.listen(socket, &door)
     }
 
     /// Listens, and serves calls: small requests with small responses, over HTTP/2 only, whatever the endpoint's
@@ -205,30 +213,34 @@ impl Server {
         S::Future: Unpin + Send + 'static,
         B: Body<Data = Bytes> + Unpin + Send + 'static,
     {
-        let Endpoint { name, addresses, tls, limits, proxy_protocol_from, .. } = endpoint;
+        let socket = ListenSettings::of(&endpoint);
+        let Endpoint { tls, limits, proxy_protocol_from, .. } = endpoint;
         let proxies = proxy_protocol_from.into();
         let door: Arc<dyn ConnectionHandler> =
             Arc::new(CallHandler { service, tls, limits, proxies });
-        self.listen(name, &addresses, &door)
+        self.listen(socket, &door)
     }
 
     fn listen(
         &self,
-        name: &'static str,
-        addresses: &[Address],
+        socket: ListenSettings,
         door: &Arc<dyn ConnectionHandler>,
     ) -> Result<Vec<BoundEndpoint>, OpenError> {
+        let ListenSettings { name, addresses, guard, backlog } = socket;
         let door_open = Arc::default();
         let entered = self.acceptors.enter();
-        let opened: Result<Vec<_>, OpenError> = addresses.iter().map(Listener::bind).collect();
+        let opened: Result<Vec<_>, OpenError> =
+            addresses.iter().map(|address| Listener::bind(address, backlog)).collect();
         drop(entered);
         let started = opened?.into_iter().map(|(listener, address)| {
             let bound = BoundEndpoint { name, address, stats: Arc::default() };
+            let stats = Arc::clone(&bound.stats);
             let acceptor = Acceptor {
                 name,
                 listener,
                 door: Arc::clone(door),
-                stats: Arc::clone(&bound.stats),
+                guard: guard.as_ref().map(|guard| guard.add_door(name, Arc::clone(&stats))),
+                stats,
                 door_open: Arc::clone(&door_open),
                 workers: Arc::clone(&self.workers),
                 next_worker: Arc::clone(&self.next_worker),
@@ -271,6 +283,25 @@ impl Server {
             cut = cut.saturating_add(join(exit.cut, exit.thread).await.unwrap_or(0));
         }
         cut
+    }
+}
+
+/// How an endpoint listens, whatever it serves.
+struct ListenSettings {
+    name: &'static str,
+    addresses: Vec<Address>,
+    guard: Option<Arc<ConnectionGuard>>,
+    backlog: u32,
+}
+
+impl ListenSettings {
+    fn of(endpoint: &Endpoint) -> Self {
+        ListenSettings {
+            name: endpoint.name,
+            addresses: endpoint.addresses.clone(),
+            guard: endpoint.guard.clone(),
+            backlog: endpoint.backlog,
+        }
     }
 }
 

@@ -14,11 +14,12 @@ use std::{fs, mem};
 
 use socket2::{Domain, SockAddr, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::{TcpListener, UnixListener};
+use tokio::task::consume_budget;
 
 use super::settings::Address;
 
-/// The kernel's queue of connections to accept, large enough for a burst of reconnecting clients.
-const BACKLOG: i32 = 1_024;
+/// The queue of a socket for the processes of one user.
+pub(super) const PRIVATE_BACKLOG: u32 = 16;
 
 /// A client that vanished is detected after a minute and a few probes.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(60);
@@ -55,8 +56,16 @@ pub enum OpenError {
 /// A bound socket.
 #[derive(Debug)]
 pub(super) enum Listener {
-    Tcp(TcpListener),
-    Unix { listener: UnixListener, _file: SocketFile },
+    /// The same socket twice. What waits is taken from the plain one, because tokio's registers each accepted socket
+    /// with the runtime, and a refused connection should cost little.
+    Tcp {
+        plain: std::net::TcpListener,
+        notified: TcpListener,
+    },
+    Unix {
+        listener: UnixListener,
+        _file: SocketFile,
+    },
 }
 
 /// An accepted socket that is not registered with a runtime yet.
@@ -69,30 +78,35 @@ pub(super) enum AcceptedSocket {
 impl Listener {
     /// Listens, and returns the bound address: port 0 is replaced by the actual port. Must be called inside the runtime
     /// that will poll for connections.
-    pub(super) fn bind(address: &Address) -> Result<(Self, Address), OpenError> {
+    pub(super) fn bind(address: &Address, backlog: u32) -> Result<(Self, Address), OpenError> {
+        let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
         match address {
-            Address::Tcp(at) => bind_tcp(*at).map_err(|source| open_error(address, source)),
+            Address::Tcp(at) => {
+                bind_tcp(*at, backlog).map_err(|source| open_error(address, source))
+            }
             Address::Unix { path, mode } => {
                 remove_stale_socket(path, address)?;
-                let listener =
-                    bind_unix(path, *mode).map_err(|source| open_error(address, source))?;
+                let listener = bind_unix(path, *mode, backlog)
+                    .map_err(|source| open_error(address, source))?;
                 Ok((listener, address.clone()))
             }
         }
     }
 
-    /// Waits for a connection.
+    /// Waits for a connection. Its socket is [prepared](AcceptedSocket::prepare) once it is admitted.
     pub(super) async fn accept(&self) -> io::Result<AcceptedSocket> {
         match self {
-            Listener::Tcp(listener) => {
-                let (stream, peer) = listener.accept().await?;
-                // Responses are small and already written in batches.
-                stream.set_nodelay(true)?;
-                let keepalive = TcpKeepalive::new().with_time(TCP_KEEPALIVE);
-                let socket = SockRef::from(&stream);
-                socket.set_tcp_keepalive(&keepalive)?;
-                socket.set_tcp_notsent_lowat(UNSENT_BYTES)?;
-                Ok(AcceptedSocket::Tcp(stream.into_std()?, peer))
+            Listener::Tcp { plain, notified } => {
+                // Other endpoints of this thread get their turn in a flood.
+                consume_budget().await;
+                let (stream, peer) = match plain.accept() {
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                        let (stream, peer) = notified.accept().await?;
+                        (stream.into_std()?, peer)
+                    }
+                    accepted => accepted?,
+                };
+                Ok(AcceptedSocket::Tcp(stream, peer))
             }
             Listener::Unix { listener, .. } => {
                 let (stream, _) = listener.accept().await?;
@@ -100,6 +114,51 @@ impl Listener {
             }
         }
     }
+}
+
+impl Listener {
+    /// Waits for a connection to a Unix socket, registered with this runtime.
+    pub(super) async fn accept_unix(&self) -> io::Result<tokio::net::UnixStream> {
+        match self {
+            Listener::Unix { listener, .. } => Ok(listener.accept().await?.0),
+            Listener::Tcp { .. } => Err(ErrorKind::Unsupported.into()),
+        }
+    }
+}
+
+impl AcceptedSocket {
+    /// Sets the options of a socket that is going to be served.
+    pub(super) fn prepare(&self) -> io::Result<()> {
+        let AcceptedSocket::Tcp(stream, _) = self else { return Ok(()) };
+        stream.set_nonblocking(true)?;
+        // Responses are small and already written in batches.
+        stream.set_nodelay(true)?;
+        let keepalive = TcpKeepalive::new().with_time(TCP_KEEPALIVE);
+        let socket = SockRef::from(stream);
+        socket.set_tcp_keepalive(&keepalive)?;
+        socket.set_tcp_notsent_lowat(UNSENT_BYTES)
+    }
+
+    /// The address of the other end; `None` at a Unix socket.
+    pub(super) const fn address(&self) -> Option<SocketAddr> {
+        match self {
+            AcceptedSocket::Tcp(_, address) => Some(*address),
+            AcceptedSocket::Unix(_) => None,
+        }
+    }
+
+    /// Closes the socket with a reset. Neither side keeps anything of the connection.
+    pub(super) fn reset(self) {
+        if let AcceptedSocket::Tcp(stream, _) = &self {
+            reset_on_close(&SockRef::from(stream));
+        }
+    }
+}
+
+/// Lets the kernel reset the connection when its socket is closed.
+pub(super) fn reset_on_close(socket: &SockRef<'_>) {
+    // If that fails, the connection is closed with FIN.
+    let _ = socket.set_linger(Some(Duration::ZERO));
 }
 
 /// The file of a Unix socket, removed when dropped.
@@ -133,19 +192,20 @@ fn open_error(address: &Address, source: io::Error) -> OpenError {
     OpenError::Listen { address, source }
 }
 
-fn bind_tcp(at: SocketAddr) -> io::Result<(Listener, Address)> {
+fn bind_tcp(at: SocketAddr, backlog: i32) -> io::Result<(Listener, Address)> {
     let socket = Socket::new(Domain::for_address(at), Type::STREAM, None)?;
     // Allows a restart while connections of the last run are in TIME_WAIT.
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
     socket.bind(&at.into())?;
-    socket.listen(BACKLOG)?;
-    let listener = TcpListener::from_std(socket.into())?;
-    let bound = listener.local_addr()?;
-    Ok((Listener::Tcp(listener), Address::Tcp(bound)))
+    socket.listen(backlog)?;
+    let plain = std::net::TcpListener::from(socket);
+    let notified = TcpListener::from_std(plain.try_clone()?)?;
+    let bound = plain.local_addr()?;
+    Ok((Listener::Tcp { plain, notified }, Address::Tcp(bound)))
 }
 
-fn bind_unix(path: &Path, mode: Option<u32>) -> io::Result<Listener> {
+fn bind_unix(path: &Path, mode: Option<u32>, backlog: i32) -> io::Result<Listener> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
     socket.bind(&SockAddr::unix(path)?)?;
@@ -153,7 +213,7 @@ fn bind_unix(path: &Path, mode: Option<u32>) -> io::Result<Listener> {
     if let Some(mode) = mode {
         fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
     }
-    socket.listen(BACKLOG)?;
+    socket.listen(backlog)?;
     Ok(Listener::Unix { listener: UnixListener::from_std(socket.into())?, _file: file })
 }
 

@@ -20,19 +20,12 @@ pub struct Peer {
 
 impl Peer {
     pub(super) fn of(accepted: &AcceptedSocket, encrypted: bool) -> Self {
-        let address = match accepted {
-            AcceptedSocket::Tcp(_, address) => Some(*address),
-            AcceptedSocket::Unix(_) => None,
-        };
-        Peer { address, named_by: None, encrypted }
+        Peer { address: accepted.address(), named_by: None, encrypted }
     }
 
     /// Whether the other end of the socket is in one of these networks.
     pub(super) fn is_in(&self, networks: &[IpNet]) -> bool {
-        self.address.is_some_and(|address| {
-            let address = address.ip().to_canonical();
-            networks.iter().any(|network| network.contains(&address))
-        })
+        self.address.is_some_and(|address| is_in(address, networks))
     }
 
     /// Sets the client that the proxy named in its PROXY header, if any.
@@ -42,4 +35,10 @@ impl Peer {
             self.address = client;
         }
     }
+}
+
+/// Whether an address is in one of these networks.
+pub(super) fn is_in(address: SocketAddr, networks: &[IpNet]) -> bool {
+    let address = address.ip().to_canonical();
+    networks.iter().any(|network| network.contains(&address))
 }

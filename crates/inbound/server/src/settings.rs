@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
+use super::guard::ConnectionGuard;
 use super::tls::Tls;
 
 /// An address to listen at.
@@ -73,6 +74,11 @@ pub struct Endpoint {
     /// Whether the service has no room for further requests. While it has none, clients that do not read are cut off
     /// sooner: they may hold the room. Default: never.
     pub pressure: Option<Pressure>,
+    /// The limits on connections by network. Default: none.
+    pub guard: Option<Arc<ConnectionGuard>>,
+    /// The kernel's queue of connections to accept, at each address. The kernel cuts it to `net.core.somaxconn`.
+    /// Default: [`Endpoint::BACKLOG`].
+    pub backlog: u32,
 }
 
 /// Reports whether a service has no room for further requests. Called for slow clients only.
@@ -97,6 +103,9 @@ impl fmt::Debug for Pressure {
 }
 
 impl Endpoint {
+    /// The default of the backlog: large enough for a burst of reconnecting clients, and what Linux allows.
+    pub const BACKLOG: u32 = 4_096;
+
     /// An endpoint with one address, not encrypted, with the default limits.
     pub fn new(name: &'static str, protocol: Protocol, address: impl Into<Address>) -> Self {
         Endpoint {
@@ -107,6 +116,8 @@ impl Endpoint {
             limits: ConnectionLimits::default(),
             proxy_protocol_from: Vec::new(),
             pressure: None,
+            guard: None,
+            backlog: Endpoint::BACKLOG,
         }
     }
 
@@ -135,6 +146,13 @@ impl Endpoint {
     #[must_use]
     pub fn pressure(mut self, pressure: Pressure) -> Self {
         self.pressure = Some(pressure);
+        self
+    }
+
+    /// Limits connections by network.
+    #[must_use]
+    pub fn guard(mut self, guard: Arc<ConnectionGuard>) -> Self {
+        self.guard = Some(guard);
         self
     }
 

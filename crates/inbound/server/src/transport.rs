@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
 
 use super::connection_state::ConnectionState;
-use super::listener::AcceptedSocket;
+use super::listener::{AcceptedSocket, reset_on_close};
 
 /// A socket that is registered with this thread's runtime.
 pub(super) type Socket = Either<TcpStream, UnixStream>;
@@ -25,6 +26,13 @@ pub(super) fn register(accepted: AcceptedSocket) -> io::Result<Socket> {
         AcceptedSocket::Tcp(stream, _) => Either::Left(TcpStream::from_std(stream)?),
         AcceptedSocket::Unix(stream) => Either::Right(UnixStream::from_std(stream)?),
     })
+}
+
+/// Lets the kernel reset a connection when its socket is closed: neither side keeps anything of it.
+pub(super) fn reset_when_closed(socket: &Socket) {
+    if let Either::Left(stream) = socket {
+        reset_on_close(&SockRef::from(stream));
+    }
 }
 
 /// Vectored writes up to this size are copied and written as one: a vectored write costs the kernel more.

@@ -198,6 +198,8 @@ pub struct RefusalNote {
     pub refused_by: &'static str,
     /// The code of the refusal.
     pub code: &'static str,
+    /// The category, if a descriptor states it.
+    pub category: Option<&'static str>,
     /// The caller, as the settings show it.
     pub caller: Option<String>,
 }
@@ -253,6 +255,9 @@ fn add_refusal(span: &SpanRef<'_>, verdict: &Verdict, note: RefusalNote) {
     span.set_attribute(KeyValue::new("tidegate.limit", note.limit));
     span.set_attribute(KeyValue::new("tidegate.refused_by", note.refused_by));
     span.set_attribute(KeyValue::new("tidegate.code", note.code));
+    if let Some(category) = note.category {
+        span.set_attribute(KeyValue::new("tidegate.category", category));
+    }
     if let Some(caller) = note.caller {
         span.set_attribute(KeyValue::new("tidegate.caller", caller));
     }

@@ -78,6 +78,12 @@ enum Part {
     /// Writes how long each insert took.
     #[command(hide = true)]
     Growth { name: ContestantName, keys: u64 },
+    /// Attacks a server beside honest clients, and prints what they saw.
+    #[command(hide = true)]
+    FloodClients {
+        #[command(flatten)]
+        plan: tables::floods::FloodPlan,
+    },
     /// Prints by how many bytes the process grows with so many records in a queue.
     #[command(hide = true)]
     ForwardMemory { records: u64 },
@@ -100,6 +106,7 @@ pub fn run() -> ExitCode {
             tables::memory::measure(name, keys, key_bytes)
         }
         Some(Part::Growth { name, keys }) => tables::growth::measure(name, keys),
+        Some(Part::FloodClients { plan }) => tables::floods::run_clients(&plan),
         Some(Part::ForwardCharts { directory }) => tables::forward::draw_charts(&directory),
         Some(Part::ForwardProcessor { service, seconds }) => {
             tables::forward::measure_processor(service, seconds)

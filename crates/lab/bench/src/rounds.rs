@@ -81,7 +81,7 @@ impl<W: Copy + Ord, F> Rounds<W, F> {
     }
 
     /// The median of a figure.
-    pub(crate) fn median(&self, who: W, figure: fn(&F) -> f64) -> f64 {
+    pub(crate) fn median(&self, who: W, figure: impl Fn(&F) -> f64) -> f64 {
         Spread::of(self.figures(who).map(figure).collect()).median
     }
 

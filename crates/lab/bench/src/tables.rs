@@ -4,6 +4,7 @@ mod allocations;
 mod column;
 mod decision;
 mod engine;
+pub(crate) mod floods;
 pub(crate) mod forward;
 mod gateway;
 pub(crate) mod growth;
@@ -59,6 +60,8 @@ pub(crate) enum Topic {
     Sight,
     /// Recorded traffic through rules, beside programs that only count it.
     Replay,
+    /// Floods of connections beside honest clients, with and without limits on connections.
+    Floods,
     /// The forwarder against a throttled service, beside other clients.
     Forward,
 }
@@ -139,6 +142,7 @@ impl Topic {
             Topic::Leased => leased::table(scale, tools),
             Topic::Sight => sight::table(scale),
             Topic::Replay => replay::table(scale, tools),
+            Topic::Floods => floods::table(scale),
             Topic::Forward => forward::table(scale, groups),
         }
     }

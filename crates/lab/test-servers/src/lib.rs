@@ -12,6 +12,7 @@ pub mod etcd;
 pub mod fake;
 pub mod http;
 pub mod moto;
+pub mod namespace;
 pub mod port;
 pub mod postgres;
 pub mod process;

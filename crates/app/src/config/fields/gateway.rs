@@ -136,6 +136,8 @@ section! {
         fleet: SwitchMode = "shadow",
         /// The gate.
         gate: SwitchMode = "enforce",
+        /// Limits on connections by network. Watch what they would refuse before they are enforced.
+        connection: SwitchMode = "shadow",
         /// A file with any of these keys, read every second. It wins over this section while it
         /// exists.
         file: Option<PathBuf> = "off",
@@ -151,6 +153,7 @@ impl LimiterSwitches {
             LimiterName::Worker => self.worker.0,
             LimiterName::Fleet => self.fleet.0,
             LimiterName::Gate => self.gate.0,
+            LimiterName::Connection => self.connection.0,
         }
     }
 }

@@ -10,9 +10,10 @@ use std::cell::RefCell;
 use std::mem;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
+use std::thread;
 
 use parking_lot::Mutex;
-use tokio::runtime::{Handle, Id};
+use tokio::runtime::{Handle, Id, RuntimeFlavor};
 use tokio::sync::{Notify, mpsc};
 
 use super::ClientState;
@@ -22,6 +23,9 @@ use crate::script::ScriptReply;
 
 /// Jobs in one group: as many as fit into a pipeline.
 const GROUP_JOBS_MAX: usize = 128;
+
+/// From so many jobs on a group waits for more: a larger call costs the server less for each.
+const MANY_JOBS: usize = 32;
 
 thread_local! {
     /// The group that callers on this thread may join.
@@ -115,6 +119,13 @@ impl JobGroup {
         None
     }
 
+    /// Whether to look for further callers before the jobs are sent. A runtime of one thread polls the task of the group
+    /// after all callers that were ready, so that few jobs mean that few callers call the server; others may poll it first.
+    fn waits_for_more(&self) -> bool {
+        let is_first = Handle::current().runtime_flavor() != RuntimeFlavor::CurrentThread;
+        is_first || self.jobs.lock().as_ref().is_some_and(|jobs| jobs.len() >= MANY_JOBS)
+    }
+
     /// Sends the jobs, once.
     fn send(&self) {
         let jobs = self.jobs.lock().take();
@@ -138,9 +149,14 @@ struct GroupTask(Arc<JobGroup>);
 impl GroupTask {
     async fn run(self) {
         let group = &self.0;
-        // The runtime polls its sockets first, so that callers that get ready join.
-        tokio::task::yield_now().await;
+        if group.waits_for_more() {
+            // The runtime polls its sockets first, so that callers that get ready join.
+            tokio::task::yield_now().await;
+        }
         group.send();
+        // The thread with the connections, and a server on this processor, run before this thread's next callers: a
+        // thread that is never idle keeps the processor for its whole time slice, here 1.4 ms, while these callers wait.
+        thread::yield_now();
         while group.unanswered.load(Ordering::Acquire) > 0 {
             group.changed.notified().await;
             group.pass_replies_on();

@@ -10,12 +10,15 @@ use smallvec::SmallVec;
 use tidegate_algorithms::{Algorithm, CalendarUnit, Limit, Mode, Percent, Window};
 
 use super::domain::{path, written};
+use crate::address::PrefixLengths;
 use crate::choices::Unit;
 use crate::document::{CounterSharing, Descriptor, LimitText, Terms, ValuePattern};
 use crate::identity::Identity;
 use crate::matching::NodeId;
 use crate::options::Options;
-use crate::rule::{Exemption, Level, LimitId, NameId, Rule, RuleId, RuleLimit, ShownValue};
+use crate::rule::{
+    AddressMatch, Exemption, Level, LimitId, NameId, Rule, RuleId, RuleLimit, ShownValue,
+};
 use tidegate_document::{Fault, Location, Problems};
 
 /// How many recent limits are searched for an equal one to share. Files use few different limits; searching more would
@@ -32,6 +35,7 @@ pub(super) struct RuleContext<'c> {
     path: Arc<str>,
     levels: Arc<[Level]>,
     metadata: Option<Arc<serde_json::Value>>,
+    addresses: Option<Arc<AddressMatch>>,
     identity: Identity,
 }
 
@@ -54,9 +58,27 @@ impl<'c> RuleContext<'c> {
             path: path(trail).into(),
             levels: trail.iter().map(|descriptor| level(descriptor)).collect(),
             metadata: descriptor.metadata.clone().map(Arc::new),
+            addresses: addresses(trail).map(Arc::new),
             identity,
         }
     }
+}
+
+/// The addresses that a rule applies to, if it has one level and its values are addresses.
+fn addresses(trail: &[&Descriptor]) -> Option<AddressMatch> {
+    let [descriptor] = trail else { return None };
+    let ranges = match &descriptor.values {
+        ValuePattern::Any => Vec::new(),
+        ValuePattern::Within(ranges) => ranges.to_vec(),
+        ValuePattern::Exactly(_) | ValuePattern::Like(_) => return None,
+    };
+    let (ipv4_prefix, ipv6_prefix) = match descriptor.sharing {
+        CounterSharing::SameNetwork(prefixes) => prefixes.lengths(),
+        CounterSharing::All if !ranges.is_empty() => PrefixLengths::DEFAULT.lengths(),
+        CounterSharing::All | CounterSharing::None => return None,
+    };
+    let is_shared = descriptor.sharing == CounterSharing::All;
+    Some(AddressMatch { ranges, ipv4_prefix, ipv6_prefix, is_shared })
 }
 
 fn level(descriptor: &Descriptor) -> Level {
@@ -148,6 +170,7 @@ impl<'s> LimitsBuild<'s> {
             metadata: context.metadata.clone(),
             detailed_metric: context.descriptor.detailed_metric,
             levels: Arc::clone(&context.levels),
+            addresses: context.addresses.clone(),
         });
         id
     }

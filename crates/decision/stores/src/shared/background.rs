@@ -31,9 +31,13 @@ const SLOT_BEAT: Duration = Duration::from_millis(100);
 const RENEW_TURNS: usize = 8;
 /// Keys in one batch: a few milliseconds of the remote's time.
 const BATCH_MAX: usize = 1_000;
-/// Leases that are renewed in one beat: two pipelines. A busy node would renew thousands when windows begin, and its
-/// requests would wait for the remote meanwhile. A key whose turn has not come takes a slice with its next check.
-const RENEWED_LEASES_MAX: usize = 256;
+/// Leases that are renewed together: requests that call the remote meanwhile wait for them, about 0.2 ms.
+const RENEWED_TOGETHER_MAX: usize = 50;
+/// The pause between batches of renewals while there are more.
+const RENEW_PAUSE: Duration = Duration::from_millis(2);
+/// Batches of renewals in one beat. A busy node would renew thousands when windows begin, and its requests would wait for
+/// the remote meanwhile. A key whose turn has not come takes a slice with its next check.
+const RENEW_BATCHES_MAX: usize = 5;
 /// A node that has not registered for this many beats is not counted any more.
 const NODE_BEATS: u32 = 5;
 /// The maximum random delay before the debts of an outage are charged.
@@ -79,8 +83,26 @@ impl<R: Remote> SharedStore<R> {
             }
             last = reading;
             // Both at once, so that they share a pipeline.
-            tokio::join!(self.renew(reading.shown), self.return_unused(reading.shown, turn));
+            tokio::join!(
+                self.renew_in_batches(clock, RENEW_BATCHES_MAX),
+                self.return_unused(reading.shown, turn)
+            );
         }
+    }
+
+    /// Renews the leases that are due, in up to `batches` batches with a pause between them. A batch does not wait for the
+    /// answers of the one before, so that a far remote renews as many in a beat.
+    async fn renew_in_batches(&self, clock: &impl Clock, batches: usize) {
+        let now = clock.now();
+        let transfers = self.due_renewals(now);
+        let is_full = transfers.len() == RENEWED_TOGETHER_MAX;
+        let further = async {
+            if is_full && batches > 1 {
+                tokio::time::sleep(RENEW_PAUSE).await;
+                Box::pin(self.renew_in_batches(clock, batches - 1)).await;
+            }
+        };
+        tokio::join!(self.send_due_renewals(transfers, now), further);
     }
 
     async fn run_count_loop(&self, clock: &impl Clock) {
@@ -124,12 +146,20 @@ impl<R: Remote> SharedStore<R> {
         }
     }
 
-    /// Renews the leases that are due, in one batch.
+    /// Renews one batch of the leases that are due.
     pub async fn renew(&self, now: Timestamp) {
+        let transfers = self.due_renewals(now);
+        self.send_due_renewals(transfers, now).await;
+    }
+
+    fn due_renewals(&self, now: Timestamp) -> Vec<Transfer> {
         if self.breakers.all_open() {
-            return;
+            return Vec::new();
         }
-        let transfers = self.leases.due(RENEWED_LEASES_MAX, now);
+        self.leases.due(RENEWED_TOGETHER_MAX, now)
+    }
+
+    async fn send_due_renewals(&self, transfers: Vec<Transfer>, now: Timestamp) {
         if transfers.is_empty() {
             return;
         }

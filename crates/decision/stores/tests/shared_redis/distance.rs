@@ -119,17 +119,32 @@ fn two_nodes_admit_the_limit_at_any_distance() {
         assert!(eventual >= LIMIT, "{eventual} at {millis} ms, {jitter} ms of jitter");
         let ratio = |admitted: u64| admitted as f64 / LIMIT as f64;
         let [exact, leased, eventual] = admitted.map(ratio);
-        let distance = if jitter == 0 {
-            format!("{millis} ms")
-        } else {
-            format!("{millis} to {} ms", millis + jitter)
-        };
+        let distance = distance_name(millis, jitter);
         rows.push(format!("| {distance} | {exact:.2} | {leased:.2} | {eventual:.2} |"));
     }
+    assert_documented();
     println!(
         "| Round trip | `exact` | `leased` | `eventual` |\n|---|---|---|---|\n{}",
         rows.join("\n")
     );
+}
+
+fn distance_name(millis: u64, jitter: u64) -> String {
+    match (millis, jitter) {
+        (0, 0) => "none".to_owned(),
+        (_, 0) => format!("{millis} ms"),
+        _ => format!("{millis} to {} ms, at random", millis + jitter),
+    }
+}
+
+/// The page has a row for each distance, with what this test asserts.
+#[track_caller]
+fn assert_documented() {
+    let page = include_str!("../../../../../docs/consistency.md");
+    for (millis, jitter) in DISTANCES {
+        let start = format!("| {} | 1.00 | 1.00 | 1.", distance_name(millis, jitter));
+        assert!(page.lines().any(|line| line.starts_with(&start)), "docs/consistency.md: {start}");
+    }
 }
 
 /// Threads that keep the machine busy until they are dropped.

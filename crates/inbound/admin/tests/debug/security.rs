@@ -260,6 +260,19 @@ async fn other_host_names_are_rejected_with_the_setting() {
 }
 
 #[tokio::test]
+async fn under_compat_upstreams_pages_answer_to_every_host_name_and_others_do_not() {
+    let stage = stage(DebugSettings { compat: true, ..DebugSettings::default() });
+    let host = [("host", "ratelimit:6070")];
+    for path in ["/rlconfig", "/stats", "/metrics"] {
+        assert_eq!(stage.send(Method::GET, path, &host, "").await.status, 200, "{path}");
+    }
+    for path in ["/top", "/api/callers", "/switches", "/unknown"] {
+        assert_eq!(stage.send(Method::GET, path, &host, "").await.status, 421, "{path}");
+    }
+    assert_eq!(stage.send(Method::POST, "/reload", &host, "").await.status, 421);
+}
+
+#[tokio::test]
 async fn the_dashboard_may_change_without_a_token_and_other_pages_of_this_machine_may_not() {
     let settings = DebugSettings { access: AccessPolicy::local(), ..DebugSettings::default() };
     let stage = stage(settings);

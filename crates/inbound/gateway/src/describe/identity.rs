@@ -6,6 +6,7 @@ use compact_str::{CompactString, ToCompactString};
 use http::request::Parts;
 use serde_json::Value;
 use tidegate_engine::Timestamp;
+use tidegate_overload::Caller;
 
 use super::api_keys::{ApiKeys, KeyOwner};
 use super::jwt::{Claims, Tokens};
@@ -110,6 +111,16 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
+    /// A number for the caller whose credentials are valid: the owner of the key, or else the subject of the token.
+    pub(crate) fn number(&self) -> Option<u64> {
+        let owner = self.key.as_ref().map(|owner| Caller::named(owner.name.as_bytes()));
+        let subject = || {
+            let subject = self.claims.as_ref()?.get("sub")?.as_str()?;
+            Some(Caller::named(subject))
+        };
+        owner.or_else(subject).map(Caller::number)
+    }
+
     /// A claim that is a string, a number or a boolean.
     pub(super) fn claim(&self, name: &str) -> Option<CompactString> {
         let claims = self.claims.as_ref()?;

@@ -34,7 +34,7 @@ impl TestConnection {
         let counts = Arc::default();
         let counted = || crate::stats::CountGuard::new(&counts);
         let open = OpenConnection::new(Arc::default(), counted(), counted());
-        let state = Arc::new(ConnectionState::new("test", open));
+        let state = Arc::new(ConnectionState::new("test", open, None));
         let start = Instant::now();
         let watch = TimeoutWatch::new(Arc::clone(&state), limits, start, jitter);
         TestConnection { limits, watch, state, start }

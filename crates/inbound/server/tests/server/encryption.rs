@@ -11,13 +11,17 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tempfile::TempDir;
-use tidegate_server::{BoundEndpoint, ConnectionLimits, Protocol, Server, Tls, TlsFiles};
+use tidegate_algorithms::Mode;
+use tidegate_server::{
+    BoundEndpoint, ConnectionGuard, ConnectionLimits, Endpoint, GuardSettings, Protocol, Server,
+    Tls, TlsFiles,
+};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::client::{Client, endpoint, open, service, tcp, until, within, workers};
+use crate::client::{Client, endpoint, open, port_of, service, tcp, until, within, workers};
 
 /// A certificate authority.
 struct Authority {
@@ -110,6 +114,10 @@ struct TlsServer {
 
 /// A server with TLS files as changed by `configure`.
 fn serve(protocol: Protocol, configure: impl FnOnce(&mut TlsFiles, &Path)) -> TlsServer {
+    serve_at(endpoint(protocol), configure)
+}
+
+fn serve_at(endpoint: Endpoint, configure: impl FnOnce(&mut TlsFiles, &Path)) -> TlsServer {
     let directory = TempDir::new().expect("tests can make what they need");
     let authority = Authority::new();
     let mut files = write(directory.path(), &authority.sign("localhost"));
@@ -118,7 +126,7 @@ fn serve(protocol: Protocol, configure: impl FnOnce(&mut TlsFiles, &Path)) -> Tl
     configure(&mut files, directory.path());
     let tls = Tls::load(files).expect("tests can make what they need");
     let server = Server::start(workers(1)).expect("tests can make what they need");
-    let listening = open(&server, endpoint(protocol).tls(tls.clone()), service().0);
+    let listening = open(&server, endpoint.tls(tls.clone()), service().0);
     TlsServer { authority, directory, tls, server, listening }
 }
 
@@ -209,4 +217,30 @@ async fn a_client_that_does_not_finish_the_handshake_is_cut_off() {
     let mut rest = Vec::new();
     drop(within("the cut", stream.read_to_end(&mut rest)).await);
     until("the count", || listening.counts().handshake_failures == 1).await;
+}
+
+#[tokio::test]
+async fn handshakes_under_way_are_limited_and_a_client_that_stalls_in_one_keeps_its_place() {
+    let settings = GuardSettings { handshakes_max: Some(2), ..GuardSettings::default() };
+    let guard = Arc::new(ConnectionGuard::new(settings, Mode::ENFORCE));
+    let auto = serve_at(endpoint(Protocol::Auto).guard(Arc::clone(&guard)), |_, _| {});
+    // A TLS record of a ClientHello, byte by byte.
+    let mut stalled = Vec::new();
+    for _ in 0..2 {
+        let mut stream = tcp(&auto.listening).await;
+        stream.write_all(&[22]).await.unwrap();
+        stalled.push(stream);
+    }
+    until("both handshakes", || auto.listening.counts().open == 2).await;
+    let refused =
+        async { TcpStream::connect(port_of(&auto.listening)).await?.read(&mut [0]).await };
+    assert!(within("the refusal", refused).await.is_err());
+    until("the refusal", || auto.listening.counts().handshake_failures == 1).await;
+    drop(stalled);
+    until("the end of both", || auto.listening.counts().open == 0).await;
+    for _ in 0..3 {
+        let stream = connect(&auto.listening, &auto.authority, None, "h2").await.unwrap();
+        assert_eq!(Client::two(stream).await.text("/").await, "/");
+    }
+    assert_eq!(guard.networks(1)[0].refused, 1);
 }

@@ -6,6 +6,7 @@ mod connections;
 mod draining;
 mod encryption;
 mod frames;
+mod guard;
 mod long_responses;
 mod requests;
 mod slow_clients;

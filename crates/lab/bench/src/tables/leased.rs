@@ -41,6 +41,9 @@ const WARM_UP: Duration = Duration::from_millis(1_200);
 /// More than any run uses up.
 const LIMIT: u64 = 1_000_000;
 
+/// The quantiles of the waits that a note shows.
+const SHOWN_QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
+
 /// Where the counters are and how closely servers agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Mode {
@@ -126,6 +129,8 @@ struct LeaseFigures {
     cpu_micros: f64,
     per_second: f64,
     p99_micros: f64,
+    /// The waits of calls at [`SHOWN_QUANTILES`].
+    waits_micros: [f64; SHOWN_QUANTILES.len()],
     /// Refused calls, of 1,000: the limit is far above the load.
     refused: f64,
 }
@@ -194,6 +199,12 @@ fn compare(table: &mut Table, rounds: &Rounds<ModeName, LeaseFigures>, shape: Sh
         micros(rounds.median(leased, cpu.of)),
         micros(rounds.median(memory, cpu.of)),
     ));
+    let waits = [memory, exact, leased].map(|name| {
+        let shown = (0..SHOWN_QUANTILES.len())
+            .map(|at| whole_micros(rounds.median(name, |figures| figures.waits_micros[at])));
+        format!("{} {name}", shown.collect::<Vec<_>>().join(", "))
+    });
+    table.note(format!("{shape}: waits at p50, p90, p99 and p99.9: {}.", waits.join("; ")));
     let total = what("CPU per call, Redis included, exact");
     cpu.row(table, &total, rounds, [exact, upstream], AGAINST_UPSTREAM);
 }
@@ -257,6 +268,8 @@ impl ModeServer {
             cpu_micros: spent.usage.server.as_secs_f64() * 1e6 / calls,
             per_second: calls / spent.time.as_secs_f64(),
             p99_micros: timed.waits.value_at_quantile(0.99) as f64 / 1e3,
+            waits_micros: SHOWN_QUANTILES
+                .map(|quantile| timed.waits.value_at_quantile(quantile) as f64 / 1e3),
             refused: timed.refused as f64 * 1e3 / calls,
         };
         Ok(Measurement { figures, others: spent.others() })

@@ -20,12 +20,13 @@ use crate::goal::Goal;
 use crate::processor::{Pins, spent};
 use crate::scale::Scale;
 use crate::spread::Spread;
+use crate::stopwatch::Stopwatch;
 use crate::table::{Table, count};
 
 use instance::Instance;
-use node::{KEYS, Load, MANY_KEYS, Node, NodeFigures, ample};
+use node::{KEYS, Load, MANY_KEYS, Node, NodeFigures, PATIENCE, ample};
 use raw::Script;
-use stopped::{DEADLINE, StopWaits};
+use stopped::{DEADLINE, StopWaits, at_permille};
 
 const AGAINST_PLAIN: Goal = Goal::at_most(0.5);
 const AGAINST_CELL: Goal = Goal::at_most(1.3);
@@ -48,6 +49,8 @@ const CALLERS: usize = 64;
 const CALLERS_AT_DEPTH: usize = 512;
 /// Longer than any pause of a busy machine, so that no request times out.
 const WITHIN: Duration = Duration::from_secs(5);
+/// Requests of a caller that is alone.
+const LONE_REQUESTS: usize = 5_000;
 /// How often Redis is stopped for each wanted round.
 const STOPS: usize = 2;
 
@@ -80,6 +83,7 @@ pub(super) fn table(scale: Scale) -> anyhow::Result<Table> {
     };
     side_by_side(&mut table, &instance, &pins, scale)?;
     traffic(&mut table, &instance, scale)?;
+    lone_caller(&mut table, &instance, &pins)?;
     waits(&mut table, &instance, scale)?;
     bytes(&mut table, &instance)?;
     Ok(table)
@@ -205,6 +209,36 @@ fn traffic(table: &mut Table, instance: &Instance, scale: Scale) -> anyhow::Resu
     Ok(())
 }
 
+/// The latency of a caller that is alone, beside a bare round trip to Redis.
+fn lone_caller(table: &mut Table, instance: &Instance, pins: &Pins) -> anyhow::Result<()> {
+    eprintln!("redis: a lone caller");
+    let (ours, bare) = pins.on_generator(|| {
+        let node = Node::start(instance, &load(Consistency::Exact, KEYS))?;
+        node.lone_waits(LONE_REQUESTS)?;
+        let ours = node.lone_waits(LONE_REQUESTS)?;
+        let mut client = instance.client()?;
+        let mut ping = || {
+            let stopwatch = Stopwatch::start();
+            client.ask(&["PING"]).map(|_| stopwatch.elapsed().as_secs_f64() * 1e6)
+        };
+        let bare: anyhow::Result<Vec<f64>> = (0..LONE_REQUESTS).map(|_| ping()).collect();
+        anyhow::Ok((ours, bare?))
+    })?;
+    for (name, permille) in [("median", 500), ("p99", 990)] {
+        let [ours, bare] =
+            [&ours, &bare].map(|waits| at_permille(waits, permille).unwrap_or(f64::NAN));
+        table.row([
+            format!("answer for a lone caller, exact, {name}"),
+            format!("{ours:.0} µs"),
+            "PING by a client that blocks".to_owned(),
+            format!("{bare:.0} µs"),
+            format!("{:.2}", ours / bare),
+            String::new(),
+        ]);
+    }
+    Ok(())
+}
+
 /// Latencies while Redis is stopped.
 fn waits(table: &mut Table, instance: &Instance, scale: Scale) -> anyhow::Result<()> {
     let stops = scale.server_rounds * STOPS;
@@ -253,7 +287,7 @@ fn waits(table: &mut Table, instance: &Instance, scale: Scale) -> anyhow::Result
 fn bytes(table: &mut Table, instance: &Instance) -> anyhow::Result<()> {
     let mut client = instance.client()?;
     client.ask(&["FLUSHALL"])?;
-    let load = Load { consistency: Consistency::Exact, limit: ample(), keys: 1, within: WITHIN };
+    let load = load(Consistency::Exact, 1);
     let node = Node::start(instance, &load)?;
     let name = "0123456789abcdef";
     node.admit_one(name)?;
@@ -275,6 +309,11 @@ fn bytes(table: &mut Table, instance: &Instance) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A load that waits for Redis longer than any pause of a busy machine.
+fn load(consistency: Consistency, keys: u64) -> Load {
+    Load { consistency, limit: ample(), keys, within: WITHIN, silence: PATIENCE }
+}
+
 /// All contestants.
 struct Contestants<'a> {
     instance: &'a Instance,
@@ -287,10 +326,7 @@ struct Contestants<'a> {
 
 impl<'a> Contestants<'a> {
     fn new(instance: &'a Instance) -> anyhow::Result<Self> {
-        let node = |consistency, keys| {
-            let load = Load { consistency, limit: ample(), keys, within: WITHIN };
-            Node::start(instance, &load)
-        };
+        let node = |consistency, keys| Node::start(instance, &load(consistency, keys));
         let many = node(Consistency::Exact, MANY_KEYS)?;
         Ok(Contestants {
             instance,

@@ -14,7 +14,8 @@ use super::demand::{Demand, Usage};
 use super::slices::{CLOCK_SLACK, Slice, Slices};
 use crate::batch::Key;
 
-/// How long a slice should last; seven eighths of its life if that is shorter.
+/// How long a slice should last; seven eighths of its life if that is shorter. One whose unused units cost others nothing
+/// lasts as long as they can be used.
 const LASTING: Nanos = Nanos::from_millis(250);
 /// More is taken when the units last about this long, and two round trips: two renewal beats, and the slack by which
 /// units expire early. Half a life if that is shorter.
@@ -320,7 +321,7 @@ impl KeyLease {
         let usable = self.usable_for(now);
         let needed = if usable > LASTING {
             let slow = self.demand.size_for(usable).min(SLOW_UNITS);
-            self.demand.size_for(LASTING).max(slow)
+            self.demand.size_for(self.needed_for(usable, now)).max(slow)
         } else {
             self.demand.size_for(self.demand.lasting().min(usable))
         };
@@ -328,6 +329,17 @@ impl KeyLease {
         let on_the_way = self.demand.likely_in(self.lead()).saturating_mul(2);
         let needed = needed.max(on_the_way.min(self.demand.size_for(usable)));
         needed.min(most).max(1)
+    }
+
+    /// How long the units of a call should last, of the time in which they can be used: all of it, if unused ones cost
+    /// others nothing.
+    fn needed_for(&self, usable: Nanos, now: Timestamp) -> Nanos {
+        let is_free = match self.terms.returns {
+            ReturnRule::Never => false,
+            ReturnRule::LessRefill { .. } => self.demand.size_for(LONG_LIFE) <= self.long_kept,
+            ReturnRule::InWindow => self.lets_units_expire(now),
+        };
+        if is_free { usable } else { LASTING.min(usable) }
     }
 
     /// Units that a renewal need not replace, because they outlast the next one. In a fixed window those are all: the
@@ -432,6 +444,7 @@ impl KeyLease {
             return (back, lost);
         }
         let (returns, life, demand) = (self.terms.returns, self.return_span(now), self.demand);
+        let kept_for = self.needed_for(LONG_LIFE, now);
         let whole = options.all || self.is_unused(now);
         for slice in self.slices.iter_mut().filter(|slice| slice.units > 0) {
             let units = slice.returnable(returns, now, options.within);
@@ -440,7 +453,7 @@ impl KeyLease {
                 lost += slice.units - units;
                 slice.units = 0;
             } else if now.since(slice.taken_at).get() > life.get() / 2 {
-                let likely = demand.likely_in(slice.expires.since(now).min(LASTING));
+                let likely = demand.likely_in(slice.expires.since(now).min(kept_for));
                 let needed = likely.saturating_sub(kept);
                 let units = units.min(slice.units.saturating_sub(needed));
                 back += units;

@@ -42,7 +42,7 @@ const TRIES: usize = 20;
 /// The pause of a caller after an unexpected outcome.
 const PAUSE: Duration = Duration::from_millis(1);
 /// The timeout of Redis, long enough for pauses of a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 /// The prefix of the benchmark's keys.
 const GROUP: u64 = 1;
 
@@ -96,6 +96,8 @@ pub(super) struct Load {
     pub(super) keys: u64,
     /// How long a request waits for Redis.
     pub(super) within: Duration,
+    /// How long Redis may be silent before its connection counts as dead.
+    pub(super) silence: Duration,
 }
 
 impl Node {
@@ -109,7 +111,7 @@ impl Node {
         let server = RedisAddress::tcp(address.ip().to_string(), address.port());
         let settings = RedisSettings {
             deadline: load.within,
-            connect_timeout: PATIENCE,
+            connect_timeout: load.silence,
             ..RedisSettings::new(RedisServers::Single(server))
         };
         let remote = RedisStore::new(settings)?;
@@ -152,6 +154,23 @@ impl Node {
     /// When the store could not decide it.
     pub(super) fn admit_one(&self, name: &str) -> anyhow::Result<()> {
         self.runtime.block_on(self.context.admit(name))
+    }
+
+    /// The latencies of one caller that sends each request after the answer to the one before, in microseconds.
+    ///
+    /// # Errors
+    /// When the store could not decide a request.
+    pub(super) fn lone_waits(&self, requests: usize) -> anyhow::Result<Vec<f64>> {
+        let caller = async {
+            let mut waits = Vec::with_capacity(requests);
+            for name in self.context.keys_from(0).take(requests) {
+                let stopwatch = Stopwatch::start();
+                self.context.admit(name).await?;
+                waits.push(stopwatch.elapsed().as_secs_f64() * 1e6);
+            }
+            Ok(waits)
+        };
+        self.runtime.block_on(caller)
     }
 
     /// Runs this many callers in a closed loop.

@@ -8,7 +8,7 @@ use tidegate_stores::Consistency;
 use tokio::time::sleep;
 
 use super::instance::Instance;
-use super::node::{CallerContext, KEYS, Load, Node};
+use super::node::{CallerContext, KEYS, Load, Node, PATIENCE};
 use crate::stopwatch::Stopwatch;
 
 /// Decisions a second, over all keys.
@@ -48,7 +48,8 @@ pub(super) fn traffic(
     // Counts of other limits on the same keys would count for this one too.
     client.ask(&["FLUSHALL"])?;
     let limit = Limit::new(TokenBucket::new(EACH, Period::SECOND, EACH));
-    let node = Node::start(instance, &Load { consistency, limit, keys: KEYS, within: WITHIN })?;
+    let load = Load { consistency, limit, keys: KEYS, within: WITHIN, silence: PATIENCE };
+    let node = Node::start(instance, &load)?;
     let mut written = instance.client()?;
     let mut written = || anyhow::Ok(written.calls("set")? + written.calls("setrange")?);
     let mut measure = async || {

@@ -16,6 +16,8 @@ use crate::stopwatch::Stopwatch;
 
 /// How long a request waits for Redis: the default.
 pub(super) const DEADLINE: Duration = Duration::from_millis(250);
+/// How long Redis may be silent: the default.
+const SILENCE: Duration = Duration::from_secs(1);
 const CALLERS: usize = 64;
 /// A caller's pause after an answer.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -43,12 +45,12 @@ impl StopWaits {
 
     /// The 99.9th percentile of requests that were sent to Redis.
     pub(super) fn first(&self) -> Option<f64> {
-        most_of(&self.first)
+        at_permille(&self.first, 999)
     }
 
     /// The 99.9th percentile of later requests.
     pub(super) fn open(&self) -> Option<f64> {
-        most_of(&self.open)
+        at_permille(&self.open, 999)
     }
 
     /// The number of requests of both kinds.
@@ -62,8 +64,8 @@ impl StopWaits {
 /// # Errors
 /// When Redis has ended, or a request could not be decided at all.
 pub(super) fn waits(instance: &Instance) -> anyhow::Result<StopWaits> {
-    let load =
-        Load { consistency: Consistency::Exact, limit: ample(), keys: KEYS, within: DEADLINE };
+    let (consistency, limit) = (Consistency::Exact, ample());
+    let load = Load { consistency, limit, keys: KEYS, within: DEADLINE, silence: SILENCE };
     let node = Node::start(instance, &load)?;
     let waits = Arc::new(Mutex::new(StopWaits::default()));
     let noted = Arc::clone(&waits);
@@ -107,11 +109,11 @@ async fn ask_and_time(
     Ok(())
 }
 
-/// The 99.9th percentile, if there are any.
-fn most_of(times: &[f64]) -> Option<f64> {
+/// The time below which so many of a thousand are, if there are any.
+pub(super) fn at_permille(times: &[f64], permille: usize) -> Option<f64> {
     let mut times = times.to_vec();
     times.sort_by(f64::total_cmp);
-    let place = (times.len() * 999).div_ceil(1_000);
+    let place = (times.len() * permille).div_ceil(1_000);
     times.get(place.saturating_sub(1)).copied()
 }
 
@@ -123,8 +125,8 @@ mod tests {
     fn one_of_a_thousand_is_left_out() {
         let mut times: Vec<f64> = (1..1_000).map(f64::from).collect();
         times.push(1e9);
-        assert_eq!(most_of(&times).map(f64::round), Some(999.0));
-        assert_eq!(most_of(&[3.0]).map(f64::round), Some(3.0));
-        assert_eq!(most_of(&[]), None);
+        assert_eq!(at_permille(&times, 999).map(f64::round), Some(999.0));
+        assert_eq!(at_permille(&[3.0], 999).map(f64::round), Some(3.0));
+        assert_eq!(at_permille(&[], 999), None);
     }
 }
