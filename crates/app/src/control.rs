@@ -24,7 +24,7 @@ pub(crate) enum ControlCommand {
     Init(init::InitArgs),
     /// Serve the rules database over HTTP, and publish a signed snapshot on every beat.
     #[command(after_help = SERVE_EXAMPLES)]
-    Serve(serve::ServeArgs),
+    Serve(serve::ControlServeArgs),
     /// Say what `apply` would change.
     ///
     /// A directory has `rules/`, `plans/`, `clients/` and `rows/`, as `export` writes them. A directory without these
@@ -36,7 +36,7 @@ pub(crate) enum ControlCommand {
     Apply(files::ApplyArgs),
     /// Write documents, plans, clients and rows as files. Applying them changes nothing.
     #[command(after_help = EXPORT_EXAMPLES)]
-    Export(files::ExportArgs),
+    Export(files::DatabaseExportArgs),
     /// List versions: who changed what, when and why.
     History(history::HistoryArgs),
     /// Show what a version changed, or the differences between two.
@@ -80,7 +80,7 @@ pub(crate) enum ControlCommand {
     /// Manage API keys of the gateway, and the key that signs snapshots.
     Keys {
         #[command(subcommand)]
-        command: operate::KeysCommand,
+        command: operate::ControlKeysCommand,
     },
     /// Manage the tokens of the service.
     Token {
@@ -101,7 +101,7 @@ pub(crate) enum ControlCommand {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct WhyArgs {
     /// Why; the history and the audit show it.
-    #[arg(long, default_value = "")]
+    #[arg(long, default_value = "", hide_default_value = true)]
     pub(crate) why: String,
 }
 

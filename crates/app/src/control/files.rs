@@ -62,7 +62,7 @@ pub(crate) struct ApplyArgs {
 
 /// What to export.
 #[derive(Debug, Args)]
-pub(crate) struct ExportArgs {
+pub(crate) struct DatabaseExportArgs {
     #[command(flatten)]
     server: ServerArgs,
     /// The directory: new, empty, or an export.
@@ -356,7 +356,7 @@ fn texts(entries: &Entries) -> Result<BTreeMap<PathBuf, Vec<u8>>, Failure> {
     Ok(files)
 }
 
-pub(super) fn export(args: &ExportArgs, out: &mut Output) -> Result<Exit, Failure> {
+pub(super) fn export(args: &DatabaseExportArgs, out: &mut Output) -> Result<Exit, Failure> {
     let client = ControlClient::new(&args.server)?;
     let version = match args.at {
         Some(version) => version,

@@ -102,7 +102,7 @@ pub(crate) enum AuditCommand {
 
 /// What can be done with keys.
 #[derive(Debug, Subcommand)]
-pub(crate) enum KeysCommand {
+pub(crate) enum ControlKeysCommand {
     /// Make an API key for a client of the gateway. The key is printed once; only its hash is sent.
     New {
         #[command(flatten)]
@@ -176,10 +176,10 @@ pub(crate) enum TokenCommand {
         /// Its roles, joined by `+`: read, change, approve, operate, admin, node.
         roles: String,
         /// The team whose entries it may change; all unless given.
-        #[arg(long, default_value = "")]
+        #[arg(long, default_value = "", hide_default_value = true)]
         owner: String,
         /// The day on which it expires: 2027-01-31.
-        #[arg(long, value_name = "DAY", default_value = "")]
+        #[arg(long, value_name = "DAY", default_value = "", hide_default_value = true)]
         expires: String,
     },
     /// List tokens.
@@ -418,16 +418,18 @@ fn revoke_api_keys(
     Ok(Exit::Fine)
 }
 
-pub(super) fn keys(command: KeysCommand, out: &mut Output) -> Result<Exit, Failure> {
+pub(super) fn keys(command: ControlKeysCommand, out: &mut Output) -> Result<Exit, Failure> {
     match command {
-        KeysCommand::New { server, why, owner, plan } => {
+        ControlKeysCommand::New { server, why, owner, plan } => {
             new_api_key(&server, &why.why, &owner, &plan, out)
         }
-        KeysCommand::List(server) => {
+        ControlKeysCommand::List(server) => {
             list_entries(&ControlClient::new(&server)?, "key", ["hash", "owner"], out)
         }
-        KeysCommand::Revoke { server, why, hash } => revoke_api_keys(&server, &why.why, &hash, out),
-        KeysCommand::Rotate { data_dir, finish } => {
+        ControlKeysCommand::Revoke { server, why, hash } => {
+            revoke_api_keys(&server, &why.why, &hash, out)
+        }
+        ControlKeysCommand::Rotate { data_dir, finish } => {
             let keys = KeyFiles::of(&data_dir);
             if finish {
                 let public = keys.finish_rotation().map_err(|error| failed(&error))?;
@@ -446,7 +448,7 @@ pub(super) fn keys(command: KeysCommand, out: &mut Output) -> Result<Exit, Failu
             }
             Ok(Exit::Fine)
         }
-        KeysCommand::Certify { data_dir, epoch_key, cell, epoch } => {
+        ControlKeysCommand::Certify { data_dir, epoch_key, cell, epoch } => {
             let keys = KeyFiles::of(&data_dir);
             let path = epoch_key.unwrap_or_else(|| keys.path().join("epoch.key"));
             let text = fs::read_to_string(&path).map_err(|error| {

@@ -68,7 +68,7 @@ pub(crate) struct ListArgs {
     /// The table, as DOMAIN/TABLE.
     table: String,
     /// Only clients that begin so.
-    #[arg(long, default_value = "")]
+    #[arg(long, default_value = "", hide_default_value = true)]
     prefix: String,
     /// As they were at this version.
     #[arg(long, value_name = "VERSION")]

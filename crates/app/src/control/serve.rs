@@ -31,7 +31,7 @@ const RING: &str = "all";
 
 /// How to serve.
 #[derive(Debug, Args)]
-pub(crate) struct ServeArgs {
+pub(crate) struct ControlServeArgs {
     #[command(flatten)]
     database: DatabaseArgs,
     /// The address of the service.
@@ -49,13 +49,16 @@ pub(crate) struct ServeArgs {
     tls_key: Option<PathBuf>,
 }
 
-pub(super) fn run(args: &ServeArgs, _out: &mut Output) -> Result<Exit, Failure> {
+pub(super) fn run(args: &ControlServeArgs, _out: &mut Output) -> Result<Exit, Failure> {
     let config = Config::default();
     log::start(&config.log).map_err(|message| Complaint::new(message, "set the log level"))?;
     client_runtime()?.block_on(serve(args))
 }
 
-fn targets(args: &ServeArgs, cell: &CellSettings) -> Result<Vec<Box<dyn TargetStore>>, Failure> {
+fn targets(
+    args: &ControlServeArgs,
+    cell: &CellSettings,
+) -> Result<Vec<Box<dyn TargetStore>>, Failure> {
     // A put that takes longer than half a beat is given up: the next beat puts everything again.
     let deadline = Duration::from_millis(cell.beat_millis / 2).max(Duration::from_millis(500));
     let open = |text: &String| -> Result<Box<dyn TargetStore>, Failure> {
@@ -76,7 +79,7 @@ fn targets(args: &ServeArgs, cell: &CellSettings) -> Result<Vec<Box<dyn TargetSt
     args.publish.iter().map(open).collect()
 }
 
-async fn serve(args: &ServeArgs) -> Result<Exit, Failure> {
+async fn serve(args: &ControlServeArgs) -> Result<Exit, Failure> {
     let database = Arc::new(args.database.open().await?);
     let cell = CellSettings::load(&database).await.map_err(|error| failed(&error))?;
     let cell = cell.ok_or_else(|| {

@@ -229,7 +229,7 @@ impl ChangeSet {
 
 /// What came of a set of changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Applied {
+pub struct ApplyOutcome {
     /// The newest version.
     pub version: u64,
     /// The entries that changed; 0 if everything was already as it was to be, and no version was made.

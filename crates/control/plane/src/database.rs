@@ -17,7 +17,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::change::{Applied, Author, Change, ChangeSet, Difference, VersionView};
+use crate::change::{ApplyOutcome, Author, Change, ChangeSet, Difference, VersionView};
 use crate::content::RuleTexts;
 use crate::entry::{Entry, EntryKey, EntryKind};
 use crate::error::PlaneError;
@@ -143,7 +143,7 @@ impl RulesDatabase {
         set: ChangeSet,
         rows_max: u64,
         now_millis: u64,
-    ) -> Result<Applied, PlaneError> {
+    ) -> Result<ApplyOutcome, PlaneError> {
         let apply = async move |session: &mut Session| {
             entries::apply(session, &set, rows_max, now_millis).await
         };
@@ -160,7 +160,7 @@ impl RulesDatabase {
         set: ChangeSet,
         rows_max: u64,
         now_millis: u64,
-    ) -> Result<Applied, PlaneError> {
+    ) -> Result<ApplyOutcome, PlaneError> {
         let publish = async move |session: &mut Session| {
             let applied = entries::apply(session, &set, rows_max, now_millis).await?;
             drafts::set_published(session, &name).await?;
@@ -175,7 +175,7 @@ impl RulesDatabase {
         set: ChangeSet,
         rows_max: u64,
         now_millis: u64,
-    ) -> Result<Applied, PlaneError> {
+    ) -> Result<ApplyOutcome, PlaneError> {
         let found = Arc::new(parking_lot::Mutex::new(None));
         let kept = Arc::clone(&found);
         let check = async move |session: &mut Session| {
@@ -202,7 +202,7 @@ impl RulesDatabase {
         why: String,
         rows_max: u64,
         now_millis: u64,
-    ) -> Result<Applied, PlaneError> {
+    ) -> Result<ApplyOutcome, PlaneError> {
         let restore = async move |session: &mut Session| {
             let changes: Vec<Change> = entries::restoring_changes(session, version).await?;
             let mut set = ChangeSet::new(author.clone(), why.clone(), changes);

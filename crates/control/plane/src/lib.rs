@@ -40,7 +40,7 @@ mod service;
 
 pub use cell::CellSettings;
 pub use change::{
-    Applied, Author, CHANGES_MAX, Change, ChangeAction, ChangeSet, ChangeView, Difference,
+    ApplyOutcome, Author, CHANGES_MAX, Change, ChangeAction, ChangeSet, ChangeView, Difference,
     Expectation, VersionView,
 };
 pub use content::{RuleTexts, TEXT_BYTES_MAX, check_rules, split_collection};

@@ -51,9 +51,9 @@ const REPORTS_MAX: usize = 4_096;
 
 /// The rules service. Clones are cheap and share everything.
 #[derive(Clone)]
-pub struct RulesService(Arc<Shared>);
+pub struct RulesService(Arc<ServiceState>);
 
-struct Shared {
+struct ServiceState {
     database: Arc<RulesDatabase>,
     cell: CellSettings,
     clock: Arc<dyn Clock>,
@@ -84,7 +84,7 @@ impl RulesService {
         clock: Arc<dyn Clock>,
         broadcast: Arc<Broadcast>,
     ) -> Result<Self, PlaneError> {
-        let shared = Shared {
+        let shared = ServiceState {
             database,
             cell,
             clock,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::audit::{self, AuditFields};
 use super::session::{Row, Session, values};
 use crate::change::{
-    Applied, Author, Change, ChangeAction, ChangeSet, Difference, Expectation, VersionView,
+    ApplyOutcome, Author, Change, ChangeAction, ChangeSet, Difference, Expectation, VersionView,
 };
 use crate::content::{RuleTexts, check_rules};
 use crate::entry::{Entry, EntryKey, EntryKind, EntryView, show_time};
@@ -119,7 +119,7 @@ pub(super) async fn apply(
     set: &ChangeSet,
     rows_max: u64,
     now_millis: u64,
-) -> Result<Applied, PlaneError> {
+) -> Result<ApplyOutcome, PlaneError> {
     let mut problems = set.check();
     let version = lock(session).await?;
     if let Some(base) = set.base.filter(|base| *base != version) {
@@ -140,7 +140,7 @@ pub(super) async fn apply(
         return Err(PlaneError::Invalid(problems));
     }
     if planned.is_empty() {
-        return Ok(Applied { version, changed: 0 });
+        return Ok(ApplyOutcome { version, changed: 0 });
     }
     for change in &planned {
         store(session, change, next).await?;
@@ -149,8 +149,20 @@ pub(super) async fn apply(
     if planned.iter().any(|change| change.key.kind.is_compiled()) {
         check_rules(&rule_texts(session, next).await?).map_err(PlaneError::Invalid)?;
     }
+    record_version(session, set, &mut planned, next, now_millis).await?;
+    Ok(ApplyOutcome { version: next, changed: planned.len() as u64 })
+}
+
+/// Notes the version, and its row in the audit.
+async fn record_version(
+    session: &mut Session,
+    set: &ChangeSet,
+    planned: &mut [PlannedChange],
+    next: u64,
+    now_millis: u64,
+) -> Result<(), PlaneError> {
     let changed = planned.len() as u64;
-    let digest = digest(&mut planned);
+    let digest = digest(planned);
     let values = values![
         next,
         &set.author.name,
@@ -163,7 +175,7 @@ pub(super) async fn apply(
     ];
     session.execute("INSERT INTO versions VALUES ($1, $2, $3, $4, $5, $6, $7, $8)", values).await?;
     session.execute("UPDATE heads SET version = $1 WHERE id = $2", values![next, 1]).await?;
-    let object = match planned.as_slice() {
+    let object = match &*planned {
         [only] => only.key.to_string(),
         several => format!("{} entries", several.len()),
     };
@@ -176,8 +188,7 @@ pub(super) async fn apply(
         why: &set.why,
         digest: digest.as_bytes(),
     };
-    audit::append(session, &fields, now_millis).await?;
-    Ok(Applied { version: next, changed })
+    audit::append(session, &fields, now_millis).await
 }
 
 /// Takes the lock that all writers take. Returns the newest version.

@@ -19,12 +19,12 @@ const WAITING_MAX: usize = 1_024;
 /// Operations of one transaction; more would delay the first answer.
 const GROUP_MAX: usize = 64;
 
-type Running<'a> = Pin<Box<dyn Future<Output = bool> + 'a>>;
+type OperationFuture<'a> = Pin<Box<dyn Future<Output = bool> + 'a>>;
 
 /// An operation that waits for the thread.
 trait Operation: Send {
     /// Runs it within its savepoint. Returns whether its changes stay.
-    fn run<'a>(&'a mut self, session: &'a mut Session) -> Running<'a>;
+    fn run<'a>(&'a mut self, session: &'a mut Session) -> OperationFuture<'a>;
     /// Answers, after the commit.
     fn answer(self: Box<Self>, failure: Option<PlaneError>);
 }
@@ -40,7 +40,7 @@ where
     T: Send,
     F: AsyncFn(&mut Session) -> Result<T, PlaneError> + Send,
 {
-    fn run<'a>(&'a mut self, session: &'a mut Session) -> Running<'a> {
+    fn run<'a>(&'a mut self, session: &'a mut Session) -> OperationFuture<'a> {
         Box::pin(async move {
             let outcome = (self.work)(session).await;
             let stays = outcome.is_ok();

@@ -10,7 +10,7 @@ use super::answer::{self, Answer, Rejection, json as json_answer};
 use super::routes::Query;
 use super::{Caller, RulesService, read_json};
 use crate::change::{
-    Applied, Change, ChangeAction, ChangeSet, ChangeView, Expectation, read_until,
+    ApplyOutcome, Change, ChangeAction, ChangeSet, ChangeView, Expectation, read_until,
 };
 use crate::database::{PAGE_MAX, PageQuery};
 use crate::entry::{EntryKey, EntryKind, EntryView};
@@ -116,7 +116,7 @@ impl RulesService {
         &self,
         caller: &Caller<'_>,
         set: ChangeSet,
-    ) -> Result<Applied, Rejection> {
+    ) -> Result<ApplyOutcome, Rejection> {
         self.check_kinds(caller, &set.changes, false)?;
         Ok(self.0.database.apply(set, self.0.cell.rows_max(), self.now_millis()).await?)
     }
@@ -127,7 +127,7 @@ impl RulesService {
         caller: &Caller<'_>,
         set: ChangeSet,
         approved: bool,
-    ) -> Result<Applied, Rejection> {
+    ) -> Result<ApplyOutcome, Rejection> {
         self.check_kinds(caller, &set.changes, approved)?;
         Ok(self.0.database.check(set, self.0.cell.rows_max(), self.now_millis()).await?)
     }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tidegate_algorithms::{ManualClock, Timestamp};
 use tidegate_plane::{
-    Applied, AuditEvent, Author, Broadcast, CellSettings, Change, ChangeSet, DirectoryTarget,
+    ApplyOutcome, AuditEvent, Author, Broadcast, CellSettings, Change, ChangeSet, DirectoryTarget,
     EntryKey, EntryKind, PlaneError, Publisher, PublisherSettings, RulesDatabase, RulesService,
     SigningKey, TargetStore, new_token,
 };
@@ -36,7 +36,7 @@ pub(crate) const RULES: &str = "domain: api\ndescriptors:\n- key: client\n  rate
 pub(crate) async fn apply(
     database: &RulesDatabase,
     changes: Vec<Change>,
-) -> Result<Applied, PlaneError> {
+) -> Result<ApplyOutcome, PlaneError> {
     let set = ChangeSet::new(Author::named("ada"), "a test", changes);
     database.apply(set, 10_000, START * 1_000).await
 }
