@@ -27,8 +27,8 @@ run-redis: ## Two servers that share their limits over a Redis, and a look at it
 	$(WATCHED) $(CARGO) build --locked -p tidegate-app
 	tools/run-redis
 
-run-forward: ## Import 10,000 records at the pace of a throttled service, beside a naive client
-	$(WATCHED) $(CARGO) run --locked --release -p tidegate-forwarder --example import
+run-forward: ## Import 10,000 records by a forwarder, beside a naive client; FORWARD=--kill kills it in the middle
+	$(WATCHED) $(CARGO) run --locked -p tidegate-app -- demo forward $(FORWARD)
 
 demo: ## Try the engine on the terminal, with the quickstart rules
 	$(WATCHED) $(CARGO) run --locked -p tidegate-app -- demo

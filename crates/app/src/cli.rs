@@ -9,8 +9,11 @@ use tidegate_simulation::OverloadArguments;
 use crate::config::ConfigArgs;
 use crate::control::ControlCommand;
 use crate::demo::flood::FloodArgs;
+use crate::demo::forward::ForwardDemoArgs;
+use crate::demo::throttled::ThrottledArgs;
 use crate::demo_api::DemoApiArgs;
 use crate::explain::ExplainRequestArgs;
+use crate::forward::ForwardCommand;
 use crate::guard::GuardArgs;
 use crate::output::ColorWhen;
 use crate::rules::export::ExportArgs;
@@ -42,6 +45,7 @@ Examples:
   tidegate rules explain user=ada        see which rule a request meets, and why
   tidegate rules schema > schema.json    let your editor complete rule files
   tidegate top                           watch a running server
+  tidegate forward status                watch a running forwarder
   tidegate config show                   see what is in force, and why
 
 Exit codes: 0 all is well, 1 the rules or the configuration have problems, 2 the command or its input is unusable.";
@@ -82,6 +86,12 @@ pub(crate) enum Command {
     Control {
         #[command(subcommand)]
         command: ControlCommand,
+    },
+    /// Send records at the pace that throttled services allow: a durable queue, shared capacity, forecasts.
+    #[command(after_help = FORWARD_EXAMPLES)]
+    Forward {
+        #[command(subcommand)]
+        command: ForwardCommand,
     },
     /// Hand the server's list of networks that flood to nftables.
     ///
@@ -216,6 +226,15 @@ Examples:
   tidegate control apply rules/ --why 'the first rules' --token-file admin.token
   tidegate control override set api/clients acme rate=500 --token-file admin.token";
 
+const FORWARD_EXAMPLES: &str = "\
+Examples:
+  tidegate forward plan --forward forward.yaml --type records --records 10000 --cost 10
+  tidegate forward serve --forward forward.yaml --set data_dir=/var/lib/tidegate
+  tidegate forward enqueue records.ndjson --type records --job import --follow
+  tidegate forward status --watch
+
+docs/forwarder.md explains how the parts work together.";
+
 const GUARD_EXAMPLES: &str = "\
 Examples:
   tidegate guard
@@ -245,6 +264,7 @@ Examples:
   tidegate demo --rules rules/ --domain shop
   tidegate demo --print-rules > rules.yaml
   tidegate demo flood                    flood the gateway of `make run`, and watch
+  tidegate demo forward                  import records at the pace of a throttled service
   printf 'user=ada x12\\nwait 1s\\nuser=ada\\n' | tidegate demo
 
 At the prompt, `help` lists the commands.";
@@ -402,8 +422,8 @@ pub(crate) enum ConfigCommand {
     /// Show what is in force, and where each value comes from.
     #[command(after_help = CONFIG_SHOW_EXAMPLES)]
     Show(ConfigShowArgs),
-    /// Print the JSON Schema of the configuration file, or of the gateway's document, for
-    /// editors and other tools.
+    /// Print the JSON Schema of the configuration file, or of the gateway's or the forwarder's
+    /// document, for editors and other tools.
     #[command(after_help = CONFIG_SCHEMA_EXAMPLES)]
     Schema {
         /// Of which file.
@@ -430,6 +450,8 @@ pub(crate) enum SchemaOf {
     Config,
     /// The gateway's document.
     Gateway,
+    /// The forwarder's document.
+    Forward,
 }
 
 /// A document that is made from the declaration of the fields.
@@ -444,6 +466,8 @@ pub(crate) enum ReferencePart {
     Example,
     /// All keys of the gateway's document.
     Gateway,
+    /// All keys of the forwarder's document.
+    Forward,
 }
 
 #[derive(Debug, Args)]
@@ -507,6 +531,7 @@ const CONFIG_SCHEMA_EXAMPLES: &str = "\
 Examples:
   tidegate config schema > tidegate.schema.json
   tidegate config schema gateway > gateway.schema.json
+  tidegate config schema forward > forward.schema.json
 
 In an editor with a YAML language server, the first line of the file:
   # yaml-language-server: $schema=tidegate.schema.json";
@@ -521,6 +546,7 @@ Examples:
   tidegate config reference
   tidegate config reference compat
   tidegate config reference gateway
+  tidegate config reference forward
   tidegate config reference example > tidegate.yaml";
 
 #[derive(Debug, Args)]
@@ -548,7 +574,30 @@ pub(crate) enum DemoCommand {
     /// Critical requests and two users send all the time; in the middle tests send far more than the API can carry.
     #[command(after_help = DEMO_FLOOD_EXAMPLES)]
     Flood(FloodArgs),
+    /// Import 10,000 records at the pace of a throttled service, beside a naive client.
+    ///
+    /// Starts a service that accepts 20,000 units in any second and the real `tidegate forward serve` with a queue on
+    /// disk, and imports records of 10 units. Interrupted and started again, it continues with what was stored.
+    #[command(after_help = DEMO_FORWARD_EXAMPLES)]
+    Forward(ForwardDemoArgs),
+    /// Serve a throttled API, to try the forwarder against. Prints what arrived when it ends.
+    #[command(after_help = DEMO_THROTTLED_EXAMPLES)]
+    Throttled(ThrottledArgs),
 }
+
+const DEMO_FORWARD_EXAMPLES: &str = "\
+Examples:
+  tidegate demo forward
+  tidegate demo forward --kill                          kill the forwarder in the middle
+  tidegate demo forward --records 1000 --limit 1000
+
+Exit codes: 0 every record was delivered, 1 some were not, 2 it could not run.";
+
+const DEMO_THROTTLED_EXAMPLES: &str = "\
+Examples:
+  tidegate demo throttled
+  tidegate demo throttled --listen 127.0.0.1:9300 --limit operations=20/1s --limit bytes=2MiB/1m --latency 20ms
+  curl -i -X POST -H 'X-Units: 10' localhost:9200/anything";
 
 const DEMO_FLOOD_EXAMPLES: &str = "\
 Examples:

@@ -18,6 +18,7 @@ mod layers;
 mod mask;
 mod validate;
 
+pub(crate) mod forward;
 pub(crate) mod gateway;
 pub(crate) mod load;
 pub(crate) mod statistics;
@@ -31,18 +32,19 @@ pub use args::ConfigArgs;
 pub use changed::changed;
 pub use compat::{Effect, VARIABLES, Variable};
 pub use fields::{
-    AccessLog, Config, Connections, Debug, Decisions, Fleet, Floods, Gate, Gateway, Grpc, Health,
-    History, Http, Keepalive, Limiter, LimiterSwitches, Log, Memory, Metrics, Overload, Redis,
-    RedisTls, ResponseHeaders, Rules, RulesFrom, Runtime, Sentinel, Shutdown, Statsd, Store, Tls,
-    Traces, UpstreamLayout, UpstreamMetrics, Worker,
+    AccessLog, Config, Connections, Debug, Decisions, Fleet, Floods, Forward, Gate, Gateway, Grpc,
+    Health, History, Http, Keepalive, Limiter, LimiterSwitches, Log, Memory, Metrics, Overload,
+    Redis, RedisTls, ResponseHeaders, Rules, RulesFrom, Runtime, Sentinel, Shutdown, Statsd, Store,
+    Tls, Traces, UpstreamLayout, UpstreamMetrics, Worker,
 };
 pub use kinds::{
-    Address, Compat, ErrorCodes, KeyLayout, LogFormat, LogLevel, NameRewrite, OnRedisError,
-    Password, Percent, Ratio, RecordedValues, RedisUrl, San, Secret, StatsTag, StatsdFormat,
-    StatsdServer, SwitchAccess, SwitchMode, Token, TraceProtocol, Url, UrlPath, Workers,
+    Address, Compat, ErrorCodes, KeyLayout, LeaseUrl, LogFormat, LogLevel, NameRewrite,
+    OnRedisError, Password, Percent, QueueUrl, Ratio, RecordedValues, RedisUrl, San, Secret,
+    StatsTag, StatsdFormat, StatsdServer, SwitchAccess, SwitchMode, Token, TraceProtocol, Url,
+    UrlPath, Workers,
 };
 pub use layers::{Flag, Input, LoadedConfig, Note, Origin, Weight, resolve, variable_of};
-pub use reference::{compat_reference, example, gateway_reference, reference};
+pub use reference::{compat_reference, example, forward_reference, gateway_reference, reference};
 pub use schema::schema;
 pub use tidegate_document::{Entry, Field, HeaderName, Network, Size};
 

@@ -7,8 +7,10 @@ mod answer;
 mod clock;
 mod command;
 pub(crate) mod flood;
+pub(crate) mod forward;
 mod greeting;
 mod session;
+pub(crate) mod throttled;
 
 use std::io::{self, BufRead, IsTerminal, Read, Write};
 
@@ -28,8 +30,11 @@ const QUICKSTART: &str = include_str!("../../../examples/rules/quickstart.yaml")
 const LINE_BYTES_MAX: usize = 64 * 1024;
 
 pub(crate) fn run(args: &DemoArgs, out: &mut Output) -> Result<Exit, Failure> {
-    if let Some(DemoCommand::Flood(args)) = &args.command {
-        return flood::run(args, out);
+    match &args.command {
+        Some(DemoCommand::Flood(args)) => return flood::run(args, out),
+        Some(DemoCommand::Forward(args)) => return forward::run(args, out),
+        Some(DemoCommand::Throttled(args)) => return throttled::run(args, out),
+        None => {}
     }
     if args.print_rules {
         out.write_all(QUICKSTART.as_bytes())?;

@@ -51,6 +51,8 @@ pub(crate) enum Failure {
     Config(Report),
     /// The gateway's document has problems.
     Gateway(Report),
+    /// The forwarder's document has problems.
+    Forward(Report),
     /// The output cannot be written.
     Output(io::Error),
 }
@@ -76,7 +78,9 @@ impl Complaint {
 impl Failure {
     pub(crate) const fn exit(&self) -> Exit {
         match self {
-            Failure::Rules(_) | Failure::Config(_) | Failure::Gateway(_) => Exit::Problems,
+            Failure::Rules(_) | Failure::Config(_) | Failure::Gateway(_) | Failure::Forward(_) => {
+                Exit::Problems
+            }
             Failure::Usage(_) | Failure::Load(_) | Failure::Output(_) => Exit::Unusable,
         }
     }
@@ -103,6 +107,9 @@ impl Failure {
             Failure::Config(report) => (report, "the configuration has", "tidegate config check"),
             Failure::Gateway(report) => {
                 (report, "the gateway's document has", "tidegate config check")
+            }
+            Failure::Forward(report) => {
+                (report, "the forwarder's document has", "tidegate config check")
             }
         };
         write_problems(err, report.problems(), report.omitted())?;

@@ -20,6 +20,7 @@ mod debug_client;
 mod demo;
 mod demo_api;
 mod explain;
+mod forward;
 mod guard;
 mod keys;
 mod packet_filter;
@@ -88,6 +89,7 @@ fn run_command(command: Command, out: &mut Output) -> Result<Exit, Failure> {
         Command::Keys { command: KeysCommand::New { name, plan } } => keys::run(&name, &plan, out),
         Command::Control { command } => control::run(command, out),
         Command::Explain(args) => explain::run(&args, out),
+        Command::Forward { command } => forward::run(command, out),
         #[cfg(feature = "top")]
         Command::Top(args) => top::run(&args, out),
         Command::Guard(args) => guard::run(&args, out),

@@ -5,7 +5,7 @@
 //! crates below make all decisions.
 
 pub(crate) mod log;
-mod notify;
+pub(crate) mod notify;
 mod traces;
 
 mod changes_file;
@@ -39,9 +39,13 @@ mod statistics;
 mod warnings;
 mod welcome;
 
+pub(crate) use doors::{endpoint, tls, workers};
 #[cfg(feature = "top")]
 pub(crate) use forwarder::queues_of;
 pub(crate) use gateway_document::trial as try_in;
+pub(crate) use lifecycle::Signals;
+use tokens::DoorTokens;
+pub(crate) use tokens::access_tokens;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -54,7 +58,7 @@ use tokio::runtime::Builder;
 use tokio::task::JoinHandle;
 
 use crate::config::check::switches_without_effect;
-use crate::config::{self, Config, ConfigArgs, Input, KeyLayout, Weight};
+use crate::config::{self, Config, ConfigArgs, Input, KeyLayout, LoadedConfig, Note, Weight};
 use crate::demo_api;
 use crate::exit::{Complaint, Exit, Failure};
 use crate::output::Output;
@@ -66,11 +70,9 @@ use fleet_nodes::FleetNodes;
 pub use floods::FLOOD_METRICS;
 use floods::Floods;
 use gateway::GatewayService;
-use lifecycle::Signals;
 use log::LogLevelHandle;
 use store::ServiceStore;
 use switches::Switches;
-use tokens::DoorTokens;
 use traces::Traces;
 
 /// The arguments of `tidegate serve`.
@@ -90,23 +92,32 @@ pub(crate) struct ServeArgs {
 pub(crate) fn run(args: &ServeArgs, out: &mut Output) -> Result<Exit, Failure> {
     let input = config::load::input(&args.config)?;
     let loaded = config::resolve(&input).map_err(Failure::Config)?;
+    let log_level = start_log(&loaded, switches_without_effect(&loaded.config).as_ref())?;
+    let runtime = Builder::new_current_thread().enable_all().build();
+    let runtime =
+        runtime.map_err(|error| system_failure("the runtime cannot be started", &error))?;
+    let start = Start { config: &loaded.config, input, log_level, args };
+    runtime.block_on(start.serve(out))
+}
+
+/// Starts to log, and logs what was noticed in the configuration.
+pub(crate) fn start_log(
+    loaded: &LoadedConfig,
+    further: Option<&Note>,
+) -> Result<LogLevelHandle, Complaint> {
     let log_level = log::start(&loaded.config.log)
         .map_err(|message| Complaint::new(message, "set `log.level`"))?;
     descriptors::raise_limit();
     for problem in &loaded.warnings {
         tracing::warn!(place = watch::location(problem), "{}", problem.message);
     }
-    for note in loaded.notes.iter().chain(&switches_without_effect(&loaded.config)) {
+    for note in loaded.notes.iter().chain(further) {
         match note.weight {
             Weight::Warning => tracing::warn!(target: log::NOTICE, "{}", note.message),
             Weight::Note => tracing::info!("{}", note.message),
         }
     }
-    let runtime = Builder::new_current_thread().enable_all().build();
-    let runtime =
-        runtime.map_err(|error| system_failure("the runtime cannot be started", &error))?;
-    let start = Start { config: &loaded.config, input, log_level, args };
-    runtime.block_on(start.serve(out))
+    Ok(log_level)
 }
 
 /// What a start needs before it has a store.
@@ -268,7 +279,7 @@ impl<S: ServiceStore> Service<S> {
 }
 
 /// The failure of a system call.
-fn system_failure(what: &str, error: &dyn std::error::Error) -> Failure {
+pub(crate) fn system_failure(what: &str, error: &dyn std::error::Error) -> Failure {
     let message = format!("{what}: {error}");
     let help = "check what the process may use: memory, threads, open files";
     Complaint::new(message, help).into()

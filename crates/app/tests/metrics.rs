@@ -11,7 +11,12 @@ use std::path::Path;
 use metric_tables::TABLES;
 use tidegate_metrics::{Kind, Metric};
 
+/// The metrics of the service, and those of the forwarder.
 fn metrics() -> impl Iterator<Item = &'static Metric> {
+    service_metrics().chain(tidegate_forwarder::FORWARDER_METRICS.iter().copied())
+}
+
+fn service_metrics() -> impl Iterator<Item = &'static Metric> {
     TABLES.iter().flat_map(|table| table.iter().copied())
 }
 
@@ -99,7 +104,7 @@ fn alerts_use_only_series_that_are_recorded() {
 
 #[test]
 fn the_dashboard_is_made_of_the_tables() {
-    let made = grafana::dashboard(metrics());
+    let made = grafana::dashboard(service_metrics());
     let hint = "run `cargo run -p tidegate-app --example bless_grafana`";
     assert!(read("examples/grafana/tidegate.json") == made, "{hint}");
 }

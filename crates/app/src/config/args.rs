@@ -29,6 +29,12 @@ pub struct ConfigArgs {
     /// Where the gateway listens: `ADDRESS:PORT` or `unix:PATH`.
     #[arg(long, value_name = "ADDR")]
     pub gateway_listen: Vec<String>,
+    /// The document of the forwarder: targets and record types.
+    #[arg(long, value_name = "FILE")]
+    pub forward: Option<PathBuf>,
+    /// Where the forwarder's API listens.
+    #[arg(long, value_name = "ADDR")]
+    pub forward_listen: Vec<String>,
     /// Where metrics and switches are served.
     #[arg(long, value_name = "ADDR")]
     pub debug_listen: Vec<String>,
@@ -67,6 +73,8 @@ impl ConfigArgs {
             ("--http", "http.listen", self.http.clone()),
             ("--gateway-listen", "gateway.listen", self.gateway_listen.clone()),
             ("--debug-listen", "debug.listen", self.debug_listen.clone()),
+            ("--forward-listen", "forward.listen", self.forward_listen.clone()),
+            ("--forward", "forward.file", self.forward.iter().map(text).collect()),
             ("--gateway", "gateway.file", self.gateway.iter().map(text).collect()),
             ("--redis", "store.redis.url", one(&self.redis)),
             ("--log-level", "log.level", one(&self.log_level)),

@@ -1,6 +1,6 @@
 //! `tidegate config check`: everything that is wrong with the configuration and the documents it names, at once.
 //!
-//! Loads what `serve` would load: the rules, the gateway's document, the files that it names. Problems of one file are
+//! Loads what `serve` would load: the rules, the documents of the gateway and of the forwarder, the files that they name. Problems of one file are
 //! errors; mistakes between files are warnings, because the service would run and limit no request.
 
 use std::io::{self, Write};
@@ -10,10 +10,10 @@ use tidegate_admin::LimiterName;
 use tidegate_rules::{Problem, Report, Snapshot, compile};
 
 use super::fields::Config;
-use super::gateway;
 use super::host::HostLimits;
 use super::layers::{Note, Weight, resolve};
 use super::load::input;
+use super::{forward, gateway};
 use crate::cli::{ConfigCheckArgs, Format};
 use crate::cross_check::{Coverage, cross_check};
 use crate::exit::{Exit, Failure};
@@ -63,6 +63,14 @@ struct ConfigSummary {
     rules: Option<RuleTotals>,
     /// The gateway, unless there is none or it has errors.
     gateway: Option<Coverage>,
+    /// The forwarder, unless there is none or its document has errors.
+    forward: Option<ForwardTotals>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+struct ForwardTotals {
+    targets: usize,
+    types: usize,
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -77,8 +85,9 @@ impl ConfigCheck {
         self.summary.counts.omitted += report.omitted();
     }
 
-    /// Loads the rules and the gateway's document, and compares them.
+    /// Loads the rules and the documents, and compares them.
     fn documents(&mut self, config: &Config) -> Result<(), Failure> {
+        self.forward(config)?;
         let snapshot = self.rules(config)?;
         let Some(path) = config.gateway.file.as_deref() else { return Ok(()) };
         let document = match gateway::check(path) {
@@ -97,6 +106,24 @@ impl ConfigCheck {
         Ok(())
     }
 
+    fn forward(&mut self, config: &Config) -> Result<(), Failure> {
+        let Some(path) = config.forward.file.as_deref() else { return Ok(()) };
+        match forward::check(path) {
+            Ok(document) => {
+                self.problems.extend(document.warnings);
+                let (targets, types) = (document.targets.len(), document.types.len());
+                self.summary.forward = Some(ForwardTotals { targets, types });
+            }
+            Err(Failure::Forward(report)) => self.add(&report),
+            Err(other) => return Err(other),
+        }
+        if config.forward.queue.is_none() && config.data_dir.is_none() {
+            let message = "`tidegate forward serve` would not start: there is neither `data_dir` nor `forward.queue`";
+            self.notes.push(Note { weight: Weight::Warning, message: message.to_owned() });
+        }
+        Ok(())
+    }
+
     fn rules(&mut self, config: &Config) -> Result<Option<Snapshot>, Failure> {
         let sources = match configured(&config.rules) {
             Ok(sources) => sources,
@@ -110,7 +137,10 @@ impl ConfigCheck {
                     "nothing is limited"
                 };
                 let message = format!("there are no rules at `{path}`: {effect}");
-                self.notes.push(Note { weight: Weight::Warning, message });
+                // A configuration of a forwarder only needs no rules.
+                let forwards = config.forward.file.is_some() && config.gateway.file.is_none();
+                let weight = if forwards { Weight::Note } else { Weight::Warning };
+                self.notes.push(Note { weight, message });
                 return Ok(None);
             }
         };
@@ -165,6 +195,10 @@ impl ConfigSummary {
         if let Some(Coverage { routes, limited, exempt }) = self.gateway {
             let exempt = if exempt == 0 { String::new() } else { format!(", {exempt} exempt") };
             parts.push(format!("gateway: {}, {limited} limited{exempt}", count(routes, "route")));
+        }
+        if let Some(ForwardTotals { targets, types }) = self.forward {
+            let (targets, types) = (count(targets, "target"), count(types, "record type"));
+            parts.push(format!("forwarder: {types} to {targets}"));
         }
         if parts.is_empty() { Ok(()) } else { writeln!(out, "{}", parts.join("; ")) }
     }

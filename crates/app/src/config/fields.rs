@@ -6,6 +6,7 @@
 
 mod connections;
 mod floods;
+mod forward;
 mod gateway;
 
 use std::path::PathBuf;
@@ -25,6 +26,7 @@ use super::kinds::{
 
 pub use connections::Connections;
 pub use floods::Floods;
+pub use forward::Forward;
 pub use gateway::{AccessLog, Fleet, Gate, Gateway, LimiterSwitches, Overload, Worker};
 
 /// Bounds of durations are in milliseconds.
@@ -47,8 +49,8 @@ section! {
         /// How many threads serve requests; `auto` is one per core.
         workers: Workers = "auto" in 1..=1_024,
         /// The directory in which the service keeps what must survive a restart: requests that the gateway has queued
-        /// (`when_over: queue`), and their results. One process owns it. Off: they are kept in memory and are lost with
-        /// the process.
+        /// (`when_over: queue`), and their results; for `tidegate forward serve`, its queue. One process owns it. Off:
+        /// queued requests are kept in memory and are lost with the process.
         data_dir: Option<PathBuf> = "off",
         /// Where the rules come from.
         rules: Rules,
@@ -58,6 +60,8 @@ section! {
         http: Http,
         /// A reverse proxy with every limiter.
         gateway: Gateway,
+        /// The forwarder, which `tidegate forward serve` and `tidegate forward work` run.
+        forward: Forward,
         /// Overload protection for the node behind the gateway.
         overload: Overload,
         /// Limits on the connections of one network at every door, before TLS; see docs/floods.md.

@@ -13,7 +13,7 @@ pub use choice::{
 };
 pub use number::{Percent, Ratio, Workers};
 pub use statistics::{NameRewrite, StatsTag, StatsdFormat, StatsdServer};
-pub use text::{Password, RedisUrl, San, Secret, Token, Url, UrlPath};
+pub use text::{LeaseUrl, Password, QueueUrl, RedisUrl, San, Secret, Token, Url, UrlPath};
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
 //! `tidegate config reference`: the documents that are made from the declarations.
 //!
-//! The introductions are Markdown files. Prints docs/configuration.md, docs/compat-variables.md, docs/gateway-reference.md and examples/tidegate.yaml; a test
-//! compares them.
+//! The introductions are Markdown files. Prints docs/configuration.md, docs/compat-variables.md, docs/gateway-reference.md,
+//! docs/forward-reference.md and examples/tidegate.yaml; a test compares them.
 
 use std::fmt::Write as _;
 
@@ -17,6 +17,8 @@ const FIELDS_INTRODUCTION: &str = include_str!("reference/configuration.md");
 
 const GATEWAY_INTRODUCTION: &str = include_str!("reference/gateway-reference.md");
 
+const FORWARD_INTRODUCTION: &str = include_str!("reference/forward-reference.md");
+
 const COMPAT_INTRODUCTION: &str = include_str!("reference/compat-variables.md");
 
 const EXAMPLE_INTRODUCTION: &str = "\
@@ -31,6 +33,7 @@ pub(crate) fn text(part: ReferencePart) -> String {
         ReferencePart::Compat => compat_reference(),
         ReferencePart::Example => example(),
         ReferencePart::Gateway => gateway_reference(),
+        ReferencePart::Forward => forward_reference(),
     }
 }
 
@@ -54,6 +57,11 @@ pub fn reference() -> String {
 /// The reference of the gateway's document, as Markdown.
 pub fn gateway_reference() -> String {
     format!("{GATEWAY_INTRODUCTION}{}", tidegate_gateway::gateway_reference())
+}
+
+/// The reference of the forwarder's document, as Markdown.
+pub fn forward_reference() -> String {
+    format!("{FORWARD_INTRODUCTION}{}", tidegate_forwarder::forward_reference())
 }
 
 /// Writes the fields directly in a section.

@@ -11,6 +11,7 @@ pub(crate) fn schema_of(of: SchemaOf) -> Value {
     match of {
         SchemaOf::Config => schema(),
         SchemaOf::Gateway => tidegate_gateway::gateway_schema(),
+        SchemaOf::Forward => tidegate_forwarder::forward_schema(),
     }
 }
 

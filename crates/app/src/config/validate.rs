@@ -5,7 +5,7 @@ use tidegate_engine::{Mode, Percent};
 
 use super::compat;
 use super::fields::{Config, Tls};
-use super::kinds::{Address, KeyLayout, SwitchAccess, TraceProtocol};
+use super::kinds::{Address, KeyLayout, QueueUrl, SwitchAccess, TraceProtocol};
 use super::layers::{Note, Origin, Provenances, Weight};
 
 /// The default endpoint of traces over HTTP.
@@ -32,7 +32,9 @@ pub(super) fn validate(
     check.tls("grpc.tls", &check.config.grpc.tls);
     check.tls("http.tls", &check.config.http.tls);
     check.tls("gateway.tls", &check.config.gateway.tls);
+    check.tls("forward.tls", &check.config.forward.tls);
     check.gateway();
+    check.forward();
     check.debug();
     check.redis();
     check.headers();
@@ -112,12 +114,18 @@ impl CrossFieldCheck<'_, '_> {
         // Without its document the gateway does not listen.
         let has_gateway = config.gateway.file.is_some();
         let gateway: &[Address] = if has_gateway { &config.gateway.listen } else { &[] };
-        let doors: [(&str, &[Address]); 5] = [
+        let forward = &config.forward;
+        let has_forward = forward.file.is_some();
+        let (api, worker): (&[Address], &[Address]) =
+            if has_forward { (&forward.listen, &forward.worker_listen) } else { (&[], &[]) };
+        let doors: [(&str, &[Address]); 7] = [
             ("grpc.listen", &config.grpc.listen),
             ("http.listen", &config.http.listen),
             ("gateway.listen", gateway),
             ("debug.listen", &config.debug.listen),
             ("debug.metrics_listen", &config.debug.metrics_listen),
+            ("forward.listen", api),
+            ("forward.worker_listen", worker),
         ];
         if !self.are_sound(&doors.map(|(path, _)| path)) {
             return;
@@ -188,6 +196,29 @@ impl CrossFieldCheck<'_, '_> {
             let fault = Fault::new("exclusive", message)
                 .hint("set `overload.fleet.lease` to at least twice `overload.fleet.beat`");
             self.error(&["overload.fleet.beat", "overload.fleet.lease"], fault);
+        }
+    }
+
+    fn forward(&mut self) {
+        let forward = &self.config.forward;
+        let fields = ["forward.file", "forward.listen", "forward.worker_listen", "forward.tokens"];
+        if !self.are_sound(&fields) || !self.are_sound(&["forward.queue", "forward.leases"]) {
+            return;
+        }
+        if forward.file.is_some() && !forward.is_local() && forward.tokens.is_empty() {
+            let message = "other machines can connect to the forwarder without a token, and have it send requests";
+            let fault = Fault::new("open_forwarder", message)
+                .hint("listen on 127.0.0.1, or set `forward.tokens`");
+            self.error(&["forward.listen", "forward.worker_listen", "forward.file"], fault);
+        }
+        let is_shared = forward.queue.as_ref().is_some_and(QueueUrl::is_shared);
+        let in_memory = forward.leases.as_ref().is_some_and(|url| url.reveal() == "memory:");
+        if is_shared && in_memory {
+            let message =
+                "processes share the queue, and each would use the whole capacity of a target";
+            let fault = Fault::new("unshared_leases", message)
+                .hint("remove `forward.leases`, or name a store that the processes share");
+            self.error(&["forward.leases", "forward.queue"], fault);
         }
     }
 

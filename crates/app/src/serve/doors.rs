@@ -199,7 +199,8 @@ impl Doors {
     }
 }
 
-fn workers(config: &Config) -> NonZeroUsize {
+/// How many threads serve.
+pub(crate) fn workers(config: &Config) -> NonZeroUsize {
     match config.workers {
         Workers::Auto => std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
         Workers::Count(count) => {
@@ -361,7 +362,8 @@ fn debug<S: ServiceStore>(
     Ok(door)
 }
 
-fn tls(tls: &config::Tls) -> Result<Option<Tls>, Failure> {
+/// The certificates of a door, if it has some.
+pub(crate) fn tls(tls: &config::Tls) -> Result<Option<Tls>, Failure> {
     let Some((certificate, key)) = tls.pair() else { return Ok(None) };
     let mut files = TlsFiles::new(certificate, key);
     files.client_authority.clone_from(&tls.client_ca);
@@ -370,7 +372,8 @@ fn tls(tls: &config::Tls) -> Result<Option<Tls>, Failure> {
     Ok(Some(loaded.map_err(|error| Complaint::new(error.to_string(), "check the files of `tls`"))?))
 }
 
-fn endpoint(
+/// A door without limits.
+pub(crate) fn endpoint(
     name: &'static str,
     protocol: Protocol,
     listen: &[config::Address],

@@ -20,14 +20,14 @@ const TICK: Duration = Duration::from_secs(1);
 
 /// The signals that the service handles.
 #[derive(Debug)]
-pub(super) struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    hang_up: Signal,
+pub(crate) struct Signals {
+    pub(crate) terminate: Signal,
+    pub(crate) interrupt: Signal,
+    pub(crate) hang_up: Signal,
 }
 
 impl Signals {
-    pub(super) fn listen() -> io::Result<Self> {
+    pub(crate) fn listen() -> io::Result<Self> {
         Ok(Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,

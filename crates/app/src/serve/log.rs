@@ -15,7 +15,7 @@ use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
 use crate::config::{Log, LogFormat};
 
 /// The target of warnings that are logged at every level: settings that have no effect.
-pub(super) const NOTICE: &str = "tidegate_notice";
+pub(crate) const NOTICE: &str = "tidegate_notice";
 
 /// Reads and changes the level while the service runs.
 #[derive(Clone)]

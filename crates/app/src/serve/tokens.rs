@@ -45,7 +45,8 @@ impl DoorTokens {
     }
 }
 
-fn access_tokens(tokens: &[Token], secret: Option<AccessToken>) -> AccessTokens {
+/// The tokens of a list, and one more.
+pub(crate) fn access_tokens(tokens: &[Token], secret: Option<AccessToken>) -> AccessTokens {
     AccessTokens::new(secret.into_iter().chain(tokens.iter().map(|token| token.get().clone())))
 }
 

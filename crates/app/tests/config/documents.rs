@@ -59,6 +59,8 @@ fn the_schema_accepts_what_is_right_and_refuses_what_is_wrong() {
         "debug_switches_open_without_token",
         "duplicate_header_field",
         "duration_beyond_all_bounds",
+        "forwarder_open_without_token",
+        "leases_not_shared",
         "nothing_to_serve",
         "rules_from_two_places",
         "rules_from_nowhere",

@@ -11,6 +11,7 @@ mod access_log;
 mod compat;
 mod decision_log;
 mod documents;
+mod durable_queue;
 mod encryption;
 mod gateway;
 mod operating;

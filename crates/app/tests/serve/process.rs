@@ -64,6 +64,8 @@ impl Folder {
 pub(crate) struct Start<'f> {
     folder: &'f Folder,
     command: Command,
+    /// The member and the value of the line that is logged last.
+    ready: (&'static str, &'static str),
 }
 
 impl<'f> Start<'f> {
@@ -80,13 +82,24 @@ impl<'f> Start<'f> {
 
     /// Without rules, another binary than the one that was just built.
     pub(crate) fn of(binary: &Path, folder: &'f Folder) -> Self {
-        let mut command = Command::new(binary);
-        command.env_clear().current_dir(folder.folder.path()).arg("serve");
-        command.args(["--log-format", "json", "--workers", "2"]);
+        let mut start = Self::command(binary, folder, &["serve"], ("door", "debug"));
         for door in ["--grpc", "--http", "--debug-listen"] {
-            command.args([door, "127.0.0.1:0"]);
+            start.command.args([door, "127.0.0.1:0"]);
         }
-        Start { folder, command }
+        start
+    }
+
+    /// A command that serves, with nothing from outside. `ready` is a member of the line that it logs last.
+    pub(crate) fn command(
+        binary: &Path,
+        folder: &'f Folder,
+        words: &[&str],
+        ready: (&'static str, &'static str),
+    ) -> Self {
+        let mut command = Command::new(binary);
+        command.env_clear().current_dir(folder.folder.path()).args(words);
+        command.args(["--log-format", "json", "--workers", "2"]);
+        Start { folder, command, ready }
     }
 
     pub(crate) fn args<A: AsRef<std::ffi::OsStr>>(
@@ -121,7 +134,8 @@ impl<'f> Start<'f> {
             }
         });
         let mut serving = Serving { child, lines, seen: Vec::new() };
-        serving.wait_for(|line| line["message"] == "listening" && line["door"] == "debug");
+        let (member, value) = self.ready;
+        serving.wait_for(|line| line[member] == value);
         serving
     }
 
@@ -184,8 +198,9 @@ impl Serving {
     ) -> Answer {
         let address = self.address(door);
         let mut headers = headers.to_vec();
-        // The debug port answers to known names only.
-        if door == "debug" && !headers.iter().any(|(name, _)| *name == "host") {
+        // These doors answer to known names only.
+        if ["debug", "forward"].contains(&door) && !headers.iter().any(|(name, _)| *name == "host")
+        {
             headers.push(("host", "localhost"));
         }
         let stream = TcpStream::connect(address).expect("it accepts");

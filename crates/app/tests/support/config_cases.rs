@@ -41,12 +41,13 @@ pub(crate) fn say(case: &Case) -> Option<String> {
 }
 
 /// The documents that are made from the declaration, by path from the root.
-pub(crate) fn documents() -> [(&'static str, String); 4] {
+pub(crate) fn documents() -> [(&'static str, String); 5] {
     [
         ("docs/configuration.md", tidegate_app::config::reference()),
         ("docs/compat-variables.md", tidegate_app::config::compat_reference()),
         ("examples/tidegate.yaml", tidegate_app::config::example()),
         ("docs/gateway-reference.md", tidegate_app::config::gateway_reference()),
+        ("docs/forward-reference.md", tidegate_app::config::forward_reference()),
     ]
 }
 

@@ -2,7 +2,7 @@
 
 use tidegate_metrics::Metric;
 
-/// Every table. A table that is missing here shows up as a metric that docs/metrics.md lists and no table has.
+/// Every table of `tidegate serve`. A table that is missing here shows up as a metric that docs/metrics.md lists and no table has.
 pub(crate) const TABLES: &[&[&Metric]] = &[
     tidegate_metrics::METER_METRICS,
     tidegate_admin::OBSERVATION_METRICS,

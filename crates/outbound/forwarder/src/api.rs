@@ -2,13 +2,16 @@
 //!
 //! A batch is answered with 202 only after its records are durable. Tokens have roles: `check` enqueues and follows jobs,
 //! `read` looks at everything, `change` steers. A token that belongs to a tenant enqueues for that tenant and sees only its
-//! jobs. [`ForwardApi`] is a service of HTTP requests; sockets belong to the server.
+//! jobs. [`ForwardApi`] is a service of HTTP requests; sockets belong to the server. It serves the OpenAPI document that
+//! describes it; tests compare the two.
 
 mod answer;
 mod dead_letters;
 mod events;
+mod openapi;
 mod records;
 mod routes;
+mod targets;
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -19,12 +22,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderMap, Request, Response, StatusCode};
+use http::{Request, Response, StatusCode};
 use http_body::Body;
 use hyper::service::Service;
-use serde::{Deserialize, Serialize};
-use tidegate_access::{AccessError, AccessPolicy, BodyError, BodyLimits, Role, read_body};
-use tidegate_capacity::{ChangeLimitsError, TargetLimit, TargetLimits};
+use tidegate_access::{
+    AccessError, AccessPolicy, BodyError, BodyLimits, HostNames, Role, read_body,
+};
 use tidegate_metrics::{Collector, Exposition, Format};
 
 use crate::forwarder::Forwarder;
@@ -32,6 +35,7 @@ use crate::lane::LaneMode;
 
 pub use answer::ApiBody;
 use answer::{Answer, Problem, json, text};
+use dead_letters::DeadLetterAction;
 use routes::{Route, route};
 
 /// The settings of the API.
@@ -47,6 +51,8 @@ pub struct ForwardApiSettings {
     pub body_timeout: Duration,
     /// Header fields of records that are kept although they are secrets, such as `authorization`; lower case.
     pub kept_secrets: Vec<String>,
+    /// Whether records are accepted. A process that only works on records refuses them.
+    pub accepts_records: bool,
 }
 
 impl Default for ForwardApiSettings {
@@ -58,6 +64,7 @@ impl Default for ForwardApiSettings {
             body_bytes_max: 32 * 1024 * 1024,
             body_timeout: Duration::from_secs(30),
             kept_secrets: Vec::new(),
+            accepts_records: true,
         }
     }
 }
@@ -67,24 +74,6 @@ impl Default for ForwardApiSettings {
 pub struct ForwardApi {
     forwarder: Arc<Forwarder>,
     settings: Arc<ForwardApiSettings>,
-}
-
-/// A change of limits.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct LimitsChange {
-    limits: Vec<TargetLimit>,
-}
-
-/// A member of a target, as the API shows it.
-#[derive(Debug, Serialize)]
-struct LeaseView {
-    target: String,
-    member: String,
-    pool: String,
-    wants: u16,
-    slots: usize,
-    of: u16,
 }
 
 impl ForwardApi {
@@ -103,47 +92,53 @@ impl ForwardApi {
         body: B,
     ) -> Result<Answer, Problem> {
         let found = route(&head.method, head.uri.path())?;
-        let tenant = self.authorize(found.role(), &head.headers)?;
+        let tenant = self.authorize(found.route, head)?;
         let query = head.uri.query().unwrap_or_default();
-        match found {
+        let name = found.parameter(0);
+        match found.route {
             Route::Live => Ok(text(StatusCode::OK, "live\n".to_owned())),
+            Route::OpenApi => Ok(openapi::answer()),
             Route::Metrics => Ok(text(StatusCode::OK, self.metrics())),
             Route::Enqueue => {
                 let body = self.read(body).await?;
-                records::enqueue(self, query, tenant, &body).await
+                records::enqueue(self, query, tenant.as_deref(), &body).await
             }
-            Route::Job(job) => records::job(self, &job, tenant.as_deref()).await,
-            Route::JobEvents(job) => events::job(self, job, tenant).await,
+            Route::Job => records::job(self, name, tenant.as_deref()).await,
+            Route::JobEvents => events::job(self, name.to_owned(), tenant).await,
             Route::Types => self.types().await,
-            Route::Leases => self.leases().await,
-            Route::SetLimits(target) => {
+            Route::Targets => Ok(targets::list(self)),
+            Route::Leases => targets::leases(self).await,
+            Route::SetLimits => {
                 let body = self.read(body).await?;
-                self.set_limits(&target, &body).await
+                targets::set_limits(self, name, &body).await
             }
-            Route::SetMode(record_type, mode) => self.set_mode(&record_type, mode),
-            Route::DeadList(record_type) => dead_letters::list(self, &record_type, query).await,
-            Route::DeadShow(record_type, id) => dead_letters::show(self, &record_type, &id).await,
-            Route::DeadRedrive(record_type) => {
+            Route::SetMode(mode) => self.set_mode(name, mode),
+            Route::DeadList => dead_letters::list(self, name, query).await,
+            Route::DeadShow => dead_letters::show(self, name, found.parameter(1)).await,
+            Route::DeadRedrive | Route::DeadPurge => {
                 let body = self.read(body).await?;
-                dead_letters::redrive(self, &record_type, &body).await
-            }
-            Route::DeadPurge(record_type) => {
-                let body = self.read(body).await?;
-                dead_letters::purge(self, &record_type, &body).await
+                let change = match found.route {
+                    Route::DeadPurge => DeadLetterAction::Purge,
+                    _ => DeadLetterAction::Redrive,
+                };
+                dead_letters::change(self, name, change, &body).await
             }
         }
     }
 
     /// Checks the access to a route. Returns the tenant of the token.
-    fn authorize(
-        &self,
-        role: Option<Role>,
-        headers: &HeaderMap,
-    ) -> Result<Option<String>, Problem> {
-        let Some(role) = role else { return Ok(None) };
-        let access = &self.settings.access;
+    fn authorize(&self, route: Route, head: &Parts) -> Result<Option<String>, Problem> {
+        let Some(role) = route.role() else { return Ok(None) };
+        let (access, headers) = (&self.settings.access, &head.headers);
         let denied = |error: AccessError| Problem::new(error.status(), error.to_string());
         if access.tokens.is_empty() {
+            // Only the address protects the port then, and a page in a browser on this machine reaches that.
+            if !HostNames::default().accept(head) {
+                let detail =
+                    "without tokens this port answers to `localhost` and IP addresses only";
+                return Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, detail));
+            }
+            let role = if route.writes() { Role::Change } else { role };
             access.authorize(headers, role, || self.forwarder.now()).map_err(denied)?;
             return Ok(None);
         }
@@ -186,54 +181,6 @@ impl ForwardApi {
             found.extend(self.forwarder.status(&record_type).await?);
         }
         Ok(json(StatusCode::OK, &serde_json::json!({ "types": found })))
-    }
-
-    async fn leases(&self) -> Result<Answer, Problem> {
-        let mut leases = Vec::new();
-        for target in self.forwarder.targets() {
-            let document = self.forwarder.leases().document(&target).await.map_err(|error| {
-                Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
-            })?;
-            let Some(document) = document else { continue };
-            leases.extend(document.holders().map(|holder| LeaseView {
-                target: target.clone(),
-                member: holder.member.to_owned(),
-                pool: holder.pool.to_owned(),
-                wants: holder.wants,
-                slots: holder.slots,
-                of: document.limits().slots(),
-            }));
-        }
-        Ok(json(StatusCode::OK, &serde_json::json!({ "leases": leases })))
-    }
-
-    async fn set_limits(&self, target: &str, body: &[u8]) -> Result<Answer, Problem> {
-        let change: LimitsChange = serde_json::from_slice(body).map_err(|error| {
-            let detail = format!(
-                "the body must be `{{\"limits\": [{{\"dimension\": \"units\", \"amount\": 1, \"window_ms\": 1000}}]}}`: {error}"
-            );
-            Problem::new(StatusCode::BAD_REQUEST, detail)
-        })?;
-        let leases = self.forwarder.leases();
-        let document = leases.document(target).await;
-        let slots = document
-            .ok()
-            .flatten()
-            .map_or(TargetLimits::SLOTS_DEFAULT, |document| document.limits().slots());
-        let limits = TargetLimits::with_slots(change.limits, slots)
-            .map_err(|error| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string()))?;
-        leases.change_limits(target, &limits).await.map_err(|error| {
-            let status = match error {
-                ChangeLimitsError::Limits(_) => StatusCode::UNPROCESSABLE_ENTITY,
-                ChangeLimitsError::UnknownTarget(_) => StatusCode::NOT_FOUND,
-                ChangeLimitsError::Heartbeat(_) => StatusCode::SERVICE_UNAVAILABLE,
-            };
-            Problem::new(status, error.to_string())
-        })?;
-        Ok(json(
-            StatusCode::OK,
-            &serde_json::json!({ "target": target, "limits": limits.limits() }),
-        ))
     }
 
     fn set_mode(&self, record_type: &str, mode: LaneMode) -> Result<Answer, Problem> {

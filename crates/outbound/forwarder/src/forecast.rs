@@ -156,7 +156,8 @@ impl RateHistory {
     /// Records per second while there was work.
     pub fn rate(&self) -> f64 {
         let busy = self.busy();
-        busy.iter().sum::<f64>() / busy.len().max(1) as f64
+        // The sum of nothing is -0.0.
+        (busy.iter().sum::<f64>() + 0.0) / busy.len().max(1) as f64
     }
 
     /// The seconds whose use of the granted rate is known, the newest first.

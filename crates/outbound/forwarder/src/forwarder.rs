@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tidegate_capacity::{
-    BootClock, Cost, LeaseStore, MemberTerms, StoreLost, Target, TargetMember,
+    BootClock, Cost, LeaseStore, MemberStatus, MemberTerms, Target, TargetLimit, TargetMember,
 };
 use tidegate_delivery::Processor;
 use tidegate_queue::{
@@ -124,7 +124,7 @@ impl Forwarder {
             weight: settings.weight,
             reserve: settings.reserve,
             lease: settings.slot_lease,
-            store_lost: StoreLost::default(),
+            store_lost: settings.store_lost,
         };
         let leases = self.parts.leases.clone();
         let clock = Arc::clone(&self.parts.lease_clock);
@@ -178,6 +178,20 @@ impl Forwarder {
         targets.sort_unstable();
         targets.dedup();
         targets
+    }
+
+    /// The state of each target, as this process sees it.
+    pub fn target_status(&self) -> Vec<TargetStatus> {
+        let mut found: BTreeMap<String, TargetStatus> = BTreeMap::new();
+        for lane in self.lanes() {
+            let status = lane.reading().status;
+            let entry = found
+                .entry(lane.target.clone())
+                .or_insert_with(|| TargetStatus::of(&lane.target, &status));
+            entry.slots_held = entry.slots_held.saturating_add(status.slots);
+            entry.types.push(lane.settings.record_type.clone());
+        }
+        found.into_values().collect()
     }
 
     /// The lease store.
@@ -293,6 +307,46 @@ impl Forwarder {
 impl fmt::Debug for Forwarder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Forwarder").field("types", &self.types()).finish_non_exhaustive()
+    }
+}
+
+/// The state of a target, as one process sees it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TargetStatus {
+    /// Its name.
+    pub target: String,
+    /// Its limits, as all processes keep them now.
+    pub limits: Vec<TargetLimit>,
+    /// The slots that its capacity is divided into.
+    pub slots: u16,
+    /// The slots that this process holds.
+    pub slots_held: u16,
+    /// Its members, of all processes.
+    pub members: usize,
+    /// The part of its limits that is used.
+    pub utilisation: f64,
+    /// The part of the share in use: below 1 while it throttles, 0 while it is closed.
+    pub brake: f64,
+    /// How long it stays closed, in seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub closed_for: Option<f64>,
+    /// The record types of this process that are sent to it.
+    pub types: Vec<String>,
+}
+
+impl TargetStatus {
+    fn of(target: &str, status: &MemberStatus) -> Self {
+        TargetStatus {
+            target: target.to_owned(),
+            limits: status.limits.limits().to_vec(),
+            slots: status.limits.slots(),
+            slots_held: 0,
+            members: status.members,
+            utilisation: f64::from(status.utilisation_ppm) / 1e6,
+            brake: f64::from(status.brake_ppm) / 1e6,
+            closed_for: status.closed_for.map(|left| left.as_secs_f64()),
+            types: Vec::new(),
+        }
     }
 }
 

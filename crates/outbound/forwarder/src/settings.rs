@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate_capacity::{CapacityDocument, MemberTerms};
+use tidegate_capacity::{CapacityDocument, MemberTerms, StoreLost};
 use tidegate_queue::QueueSettings;
 
 use crate::retry::{AmbiguousRule, RetryPolicy};
@@ -20,6 +20,8 @@ pub struct TypeSettings {
     pub reserve: u16,
     /// The lease on slots.
     pub slot_lease: Duration,
+    /// What it does without the lease store; the same for all members of a target.
+    pub store_lost: StoreLost,
     /// Its queue.
     pub queue: QueueSettings,
     /// Retries.
@@ -49,6 +51,7 @@ impl TypeSettings {
             weight: 1,
             reserve: 0,
             slot_lease: MemberTerms::LEASE_DEFAULT,
+            store_lost: StoreLost::default(),
             queue: QueueSettings::default(),
             retry: RetryPolicy::default(),
             on_ambiguous: AmbiguousRule::default(),

@@ -7,11 +7,14 @@
 //! records of one order key are serialized by an advisory lock on that key only. Bounds are checked against committed
 //! totals; producers that commit at the same instant can exceed them by their batches.
 
+mod claim;
 mod dead_letters;
+mod enqueue;
 mod jobs;
 mod operations;
 mod pool;
 mod schema;
+mod settle;
 mod tags;
 mod totals;
 

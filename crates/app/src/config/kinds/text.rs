@@ -116,6 +116,57 @@ impl RedisUrl {
     }
 }
 
+text_kind! {
+    /// The URL of the forwarder's queue. The parts before an `@` and after a `?` are never shown.
+    QueueUrl, reveal, "a URL such as `postgres://user@host/database` or `redis://host:6379`",
+    json!({
+        "type": "string",
+        "pattern": "^(sqlite:|postgres(ql)?://|rediss?(-sentinel|-cluster)?://|redis\\+unix://)[^ ]",
+    }),
+    Redacted, redact, |text| check_store_url(text, &["sqlite", "postgres", "postgresql"])
+}
+
+text_kind! {
+    /// The URL of the forwarder's lease store. The parts before an `@` and after a `?` are never shown.
+    LeaseUrl, reveal, "a URL such as `redis://host:6379`, `etcd://host:2379` or `memory:`",
+    json!({
+        "type": "string",
+        "pattern": "^(memory:$|(sqlite:|postgres(ql)?://|etcds?://|s3://|rediss?(-sentinel|-cluster)?://|redis\\+unix://)[^ ])",
+    }),
+    Redacted, redact,
+    |text| check_store_url(text, &["memory", "sqlite", "postgres", "postgresql", "etcd", "etcds", "s3"])
+}
+
+impl QueueUrl {
+    /// Whether several processes can use the queue at once.
+    pub fn is_shared(&self) -> bool {
+        !self.0.starts_with("sqlite:")
+    }
+}
+
+/// Checks the scheme, and a URL of Redis as a whole.
+fn check_store_url(text: &str, schemes: &[&str]) -> Result<(), Fault> {
+    let (scheme, rest) = text.split_once(':').unwrap_or((text, ""));
+    let known = |message: String| {
+        let hint = format!("it begins with one of: {}, redis", schemes.join(", "));
+        Fault::new("invalid_url", message).hint(hint)
+    };
+    if scheme.starts_with("redis") {
+        let parsed = RedisSettings::parse(text);
+        return parsed.map(|_| ()).map_err(|error| {
+            Fault::new("invalid_url", error.to_string()).hint("such as `redis://localhost:6379`")
+        });
+    }
+    match schemes.contains(&scheme) {
+        true if rest.trim_start_matches('/').is_empty() && scheme != "memory" => {
+            Err(known(format!("the URL names nothing after `{scheme}:`")))
+        }
+        true => Ok(()),
+        // The text may hold a password, so that it is not repeated.
+        false => Err(known("the URL has no scheme that is known here".to_owned())),
+    }
+}
+
 fn redact(url: &str) -> String {
     let open = url.split('?').next().unwrap_or_default();
     let hidden = if open.len() < url.len() { "?***" } else { "" };

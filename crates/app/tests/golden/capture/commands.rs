@@ -56,6 +56,7 @@ const BROKEN_RULES: &str =
     "domain: shop\ndescriptors:\n  - key: user\n    rate_limit: {unit: fortnight}\n";
 const WARNED_RULES: &str =
     "domain: shop\ndescriptors:\n  - key: user\n    rate_limit: {unit: hour}\n";
+const FORWARD: &str = "targets: [{name: a, limits: [{operations: 2, per: 1s}]}]\ntypes: [{name: b, target: a, command: {program: cat}}]\n";
 const GATEWAY: &str = "routes: [{name: all, upstreams: api}]\nupstreams: [{name: api, hosts: ['http://127.0.0.1:1']}]\n";
 
 /// Runs, by what they are about.
@@ -119,6 +120,23 @@ const RUNS: &[&[&str]] = &[
     &["config", "reference", "example"],
     &["config", "reference", "gateway"],
     &["config", "reference", "nonsense"],
+    &["config", "reference", "forward"],
+    &["config", "schema", "forward"],
+    &["config", "check", "--forward", "forward.yaml", "--set", "data_dir=data"],
+    &["config", "check", "--forward", "broken-forward.yaml", "--set", "data_dir=data"],
+    &["forward"],
+    &["forward", "plan", "--forward", "forward.yaml", "--records", "10"],
+    &["forward", "plan", "--forward", "forward.yaml", "--records", "10", "--within", "1s"],
+    &["forward", "plan", "--forward", "broken-forward.yaml", "--records", "10"],
+    &["forward", "plan", "--records", "10"],
+    &["forward", "serve", "--forward", "forward.yaml"],
+    &["forward", "serve", "--forward", "broken-forward.yaml"],
+    &["forward", "work", "--forward", "forward.yaml", "--set", "data_dir=data"],
+    &["forward", "status", "--server", "127.0.0.1:1"],
+    &["forward", "status", "--server", "not an address"],
+    &["forward", "enqueue", "gone.ndjson", "--server", "127.0.0.1:1"],
+    &["forward", "limit", "set", "a", "--limit", "nonsense"],
+    &["forward", "dead", "purge", "a", "--server", "127.0.0.1:1"],
     &["demo"],
     &["demo", "--rules", "good.yaml"],
     &["demo", "--rules", "broken.yaml"],
@@ -184,6 +202,8 @@ fn write_files(folder: &Path) {
         ("broken-config.yaml", "workers: 0\n"),
         ("gateway.yaml", GATEWAY),
         ("broken-gateway.yaml", "routes: 5\n"),
+        ("forward.yaml", FORWARD),
+        ("broken-forward.yaml", "targets: 5\n"),
     ];
     for (name, text) in files {
         fs::write(folder.join(name), text).expect("written");

@@ -9,10 +9,11 @@ use crate::process::{Folder, RULES, Start};
 const PROSE: &[&str] = &["description", "markdownDescription", "summary", "title"];
 
 pub(crate) fn capture() -> Vec<Golden> {
-    let schemas: [(&str, &[&str]); 3] = [
+    let schemas: [(&str, &[&str]); 4] = [
         ("schemas/rules.json", &["rules", "schema"]),
         ("schemas/config.json", &["config", "schema"]),
         ("schemas/gateway.json", &["config", "schema", "gateway"]),
+        ("schemas/forward.json", &["config", "schema", "forward"]),
     ];
     let schema = |(file, words): (&str, &[&str])| {
         let schema: Value = serde_json::from_str(&printed(words)).expect("JSON");

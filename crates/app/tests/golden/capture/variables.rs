@@ -30,6 +30,8 @@ const FLAGS: &[&[&str]] = &[
     &["--http", "127.0.0.1:2"],
     &["--gateway", "gateway.yaml"],
     &["--gateway-listen", "127.0.0.1:3"],
+    &["--forward", "forward.yaml"],
+    &["--forward-listen", "127.0.0.1:6"],
     &["--debug-listen", "127.0.0.1:4"],
     &["--redis", "redis://127.0.0.1:5"],
     &["--log-level", "trace"],

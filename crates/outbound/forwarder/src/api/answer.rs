@@ -18,7 +18,7 @@ pub type ApiBody = UnsyncBoxBody<Bytes, Infallible>;
 pub(super) type Answer = Response<ApiBody>;
 
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
+pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub(super) const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 
 /// Why a request is rejected.
@@ -37,6 +37,11 @@ impl Problem {
     pub(super) fn unknown_type(record_type: &str) -> Self {
         let detail = format!("there is no record type `{record_type}`");
         Problem::new(StatusCode::NOT_FOUND, detail)
+    }
+
+    #[cfg(test)]
+    pub(super) const fn status(&self) -> StatusCode {
+        self.status
     }
 
     pub(super) const fn retry_after(mut self, wait: Option<Duration>) -> Self {

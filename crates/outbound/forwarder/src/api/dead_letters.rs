@@ -11,6 +11,7 @@ use tokio::time::sleep;
 
 use super::ForwardApi;
 use super::answer::{Answer, Problem, json};
+use crate::forwarder::Forwarder;
 
 /// Dead letters of one page.
 const PAGE_MAX: usize = 1_000;
@@ -20,6 +21,27 @@ const BODY_SHOWN_MAX: usize = 64 * 1024;
 const CHANGE_MAX: u64 = 1_000_000;
 /// The records of one step of a redrive.
 const STEP: Duration = Duration::from_millis(200);
+
+/// The records of a second, for a redrive that names no rate.
+const RATE_DEFAULT: u64 = 100;
+/// The fastest redrive.
+const RATE_MAX: u64 = 10_000;
+
+/// What happens to dead letters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DeadLetterAction {
+    /// They are enqueued again.
+    Redrive,
+    /// They are deleted.
+    Purge,
+}
+
+/// The answer to a dry run.
+#[derive(Debug, Serialize)]
+struct DeadLetterPreview {
+    dry_run: bool,
+    would_change: u64,
+}
 
 /// What to redrive or purge.
 #[derive(Debug, Deserialize)]
@@ -139,59 +161,67 @@ async fn count(queue: &Arc<dyn Queue>, selection: &DeadLetterSelection) -> Resul
     })
 }
 
-pub(super) async fn redrive(
+/// Counts what a change would reach, and makes it unless it is a dry run.
+pub(super) async fn change(
     api: &ForwardApi,
     record_type: &str,
+    action: DeadLetterAction,
     body: &[u8],
 ) -> Result<Answer, Problem> {
     let queue = queue(api, record_type)?;
     let (change, selection) = read_change(body)?;
     let found = count(&queue, &selection).await?.min(CHANGE_MAX);
-    if change.dry_run {
-        let view = serde_json::json!({ "dry_run": true, "would_redrive": found });
-        return Ok(json(StatusCode::OK, &view));
-    }
-    let rate = change.rate.unwrap_or(100).clamp(1, 10_000);
-    let (forwarder, name) = (Arc::clone(&api.forwarder), record_type.to_owned());
-    // Goes on by itself: a million records at a rate take longer than a request may.
-    tokio::spawn(async move {
-        let step = rate.div_ceil(5).max(1);
-        let mut left = found;
-        while left > 0 {
-            let limit = usize::try_from(step.min(left)).unwrap_or(1);
-            match queue.redrive(selection.clone(), limit).await {
-                Ok(0) => return,
-                Ok(redriven) => left = left.saturating_sub(redriven),
-                Err(error) => {
-                    tracing::warn!(record_type = name, %error, "a redrive ended early");
-                    return;
-                }
-            }
-            forwarder.wake(&name);
-            sleep(if rate < 5 {
-                Duration::from_secs(1) / u32::try_from(rate).unwrap_or(1)
-            } else {
-                STEP
-            })
-            .await;
+    match action {
+        _ if change.dry_run => {
+            let view = DeadLetterPreview { dry_run: true, would_change: found };
+            Ok(json(StatusCode::OK, &view))
         }
-    });
-    let view = serde_json::json!({ "dry_run": false, "redriving": found, "rate": rate });
-    Ok(json(StatusCode::ACCEPTED, &view))
+        DeadLetterAction::Redrive => {
+            let rate = change.rate.unwrap_or(RATE_DEFAULT).clamp(1, RATE_MAX);
+            let forwarder = Arc::clone(&api.forwarder);
+            // Goes on by itself: a million records at a rate take longer than a request may.
+            tokio::spawn(redrive(forwarder, record_type.to_owned(), queue, selection, found, rate));
+            let view = serde_json::json!({ "dry_run": false, "redriving": found, "rate": rate });
+            Ok(json(StatusCode::ACCEPTED, &view))
+        }
+        DeadLetterAction::Purge => {
+            let purged = purge(&queue, &selection, found).await?;
+            Ok(json(StatusCode::OK, &serde_json::json!({ "dry_run": false, "purged": purged })))
+        }
+    }
 }
 
-pub(super) async fn purge(
-    api: &ForwardApi,
-    record_type: &str,
-    body: &[u8],
-) -> Result<Answer, Problem> {
-    let queue = queue(api, record_type)?;
-    let (change, selection) = read_change(body)?;
-    let found = count(&queue, &selection).await?.min(CHANGE_MAX);
-    if change.dry_run {
-        let view = serde_json::json!({ "dry_run": true, "would_purge": found });
-        return Ok(json(StatusCode::OK, &view));
+async fn redrive(
+    forwarder: Arc<Forwarder>,
+    record_type: String,
+    queue: Arc<dyn Queue>,
+    selection: DeadLetterSelection,
+    mut left: u64,
+    rate: u64,
+) {
+    let step = rate.div_ceil(5).max(1);
+    let pause =
+        if rate < 5 { Duration::from_secs(1) / u32::try_from(rate).unwrap_or(1) } else { STEP };
+    while left > 0 {
+        let limit = usize::try_from(step.min(left)).unwrap_or(1);
+        match queue.redrive(selection.clone(), limit).await {
+            Ok(0) => return,
+            Ok(redriven) => left = left.saturating_sub(redriven),
+            Err(error) => {
+                tracing::warn!(record_type, %error, "a redrive ended early");
+                return;
+            }
+        }
+        forwarder.wake(&record_type);
+        sleep(pause).await;
     }
+}
+
+async fn purge(
+    queue: &Arc<dyn Queue>,
+    selection: &DeadLetterSelection,
+    found: u64,
+) -> Result<u64, Problem> {
     let mut purged = 0;
     while purged < found {
         let limit = usize::try_from(found - purged).unwrap_or(PAGE_MAX).min(PAGE_MAX);
@@ -200,5 +230,5 @@ pub(super) async fn purge(
             step => purged += step,
         }
     }
-    Ok(json(StatusCode::OK, &serde_json::json!({ "dry_run": false, "purged": purged })))
+    Ok(purged)
 }

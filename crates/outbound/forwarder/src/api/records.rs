@@ -84,9 +84,14 @@ impl BatchQuery {
 pub(super) async fn enqueue(
     api: &ForwardApi,
     query: &str,
-    tenant: Option<String>,
+    tenant: Option<&str>,
     body: &Bytes,
 ) -> Result<Answer, Problem> {
+    if !api.settings.accepts_records {
+        let detail =
+            "this process only works on records; enqueue them at a `tidegate forward serve`";
+        return Err(Problem::new(StatusCode::FORBIDDEN, detail));
+    }
     let query = BatchQuery::read(query)?;
     let types = api.forwarder.types();
     let record_type = match (&query.record_type, types.as_slice()) {
@@ -97,33 +102,7 @@ pub(super) async fn enqueue(
             return Err(Problem::new(StatusCode::BAD_REQUEST, detail));
         }
     };
-    let now = api.forwarder.now();
-    let mut dropped_fields = Vec::new();
-    let mut batch = Vec::new();
-    for (index, line) in body.split(|byte| *byte == b'\n').enumerate() {
-        if line.trim_ascii().is_empty() {
-            continue;
-        }
-        if batch.len() >= BATCH_MAX {
-            let detail = format!("a batch has at most {BATCH_MAX} records");
-            return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail));
-        }
-        let mut record = read_line(line, now).map_err(|reason| {
-            let detail = format!("line {}: {reason}", index.saturating_add(1));
-            Problem::new(StatusCode::BAD_REQUEST, detail)
-        })?;
-        if let Some(tenant) = &tenant {
-            record.tenant.clone_from(tenant);
-        }
-        record.job.clone_from(&query.job);
-        let allowed = &api.settings.kept_secrets;
-        for field in drop_secrets(&mut record.payload.headers, allowed) {
-            if !dropped_fields.contains(&field) {
-                dropped_fields.push(field);
-            }
-        }
-        batch.push(record);
-    }
+    let (batch, dropped_fields) = read_batch(api, &query, tenant, body)?;
     let sum = batch.iter().fold(Cost { operations: 0, bytes: 0, units: 0 }, |sum, record| {
         let bytes = record.payload.encoded_len() as u64;
         sum.plus(Cost { operations: 1, bytes, units: record.cost })
@@ -147,6 +126,43 @@ pub(super) async fn enqueue(
         forecast: api.forwarder.forecast(&record_type, sum),
     };
     Ok(json(StatusCode::ACCEPTED, &view))
+}
+
+/// The records of a body, and the names of the header fields that were dropped.
+fn read_batch(
+    api: &ForwardApi,
+    query: &BatchQuery,
+    tenant: Option<&str>,
+    body: &[u8],
+) -> Result<(Vec<NewRecord>, Vec<String>), Problem> {
+    let now = api.forwarder.now();
+    let mut dropped_fields = Vec::new();
+    let mut batch = Vec::new();
+    for (index, line) in body.split(|byte| *byte == b'\n').enumerate() {
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        if batch.len() >= BATCH_MAX {
+            let detail = format!("a batch has at most {BATCH_MAX} records");
+            return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail));
+        }
+        let mut record = read_line(line, now).map_err(|reason| {
+            let detail = format!("line {}: {reason}", index.saturating_add(1));
+            Problem::new(StatusCode::BAD_REQUEST, detail)
+        })?;
+        if let Some(tenant) = tenant {
+            tenant.clone_into(&mut record.tenant);
+        }
+        record.job.clone_from(&query.job);
+        let allowed = &api.settings.kept_secrets;
+        for field in drop_secrets(&mut record.payload.headers, allowed) {
+            if !dropped_fields.contains(&field) {
+                dropped_fields.push(field);
+            }
+        }
+        batch.push(record);
+    }
+    Ok((batch, dropped_fields))
 }
 
 /// Why a batch was not accepted, with the time after which it may be.
@@ -238,4 +254,11 @@ pub(super) async fn job(
 
 pub(super) fn unknown_job(job: &str) -> Problem {
     Problem::new(StatusCode::NOT_FOUND, format!("there is no job `{job}`"))
+}
+
+/// The fields of a record, as the reader lists them for an unknown one.
+#[cfg(test)]
+pub(super) fn record_fields() -> Vec<String> {
+    let error = serde_json::from_str::<RecordLine>("{\"?\": 1}").unwrap_err().to_string();
+    error.split('`').skip(3).step_by(2).map(str::to_owned).collect()
 }

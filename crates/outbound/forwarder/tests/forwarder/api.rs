@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use hyper::service::Service;
@@ -20,6 +21,7 @@ const ACME: &str = "the-token-of-the-tenant-acme";
 
 struct ApiBench {
     api: ForwardApi,
+    document: ApiDocument,
     bench: Bench,
     forwarder: Arc<Forwarder>,
 }
@@ -34,7 +36,53 @@ async fn serve(bench: impl Future<Output = Bench>) -> ApiBench {
         tenants: HashMap::from([("acme".to_owned(), "acme".to_owned())]),
         ..ForwardApiSettings::default()
     };
-    ApiBench { api: ForwardApi::new(Arc::clone(&forwarder), settings), bench, forwarder }
+    let api = ForwardApi::new(Arc::clone(&forwarder), settings);
+    let document = ApiDocument::read(&api).await;
+    ApiBench { api, document, bench, forwarder }
+}
+
+/// The OpenAPI document that the API serves.
+struct ApiDocument(Value);
+
+impl ApiDocument {
+    async fn read(api: &ForwardApi) -> Self {
+        let request = Request::get("/v1/openapi.json").body(Full::<Bytes>::default()).unwrap();
+        let answer = api.call(request).await.unwrap();
+        let bytes = answer.into_body().collect().await.unwrap().to_bytes();
+        ApiDocument(serde_json::from_slice(&bytes).unwrap())
+    }
+
+    /// Fails if the document does not have this answer to this request.
+    #[track_caller]
+    fn check(&self, method: &str, path: &str, status: u16, view: &Value) {
+        let (path, _) = path.split_once('?').unwrap_or((path, ""));
+        let fits = |template: &str| {
+            let (wanted, parts) = (template.split('/'), path.split('/'));
+            wanted.clone().count() == parts.clone().count()
+                && wanted.zip(parts).all(|(wanted, part)| wanted.starts_with('{') || wanted == part)
+        };
+        let paths = self.0["paths"].as_object().unwrap();
+        // A path without parameters goes first, as in the table of routes.
+        let found = paths.iter().filter(|(template, _)| fits(template));
+        let found = found.min_by_key(|(template, _)| template.matches('{').count());
+        let Some((template, methods)) = found else { return assert_eq!(status, 404, "{path}") };
+        let operation = &methods[method.to_lowercase()];
+        if operation.is_null() {
+            return assert_eq!(status, 405, "{method} {path}");
+        }
+        let answer = &operation["responses"][status.to_string()];
+        assert!(answer.is_object(), "{method} {template} has no {status}: {view}");
+        let content = answer["content"].as_object().unwrap();
+        let Some((_, media)) = content.iter().find(|(media, _)| media.ends_with("json")) else {
+            return;
+        };
+        let mut schema = media["schema"].clone();
+        schema["components"] = self.0["components"].clone();
+        let validator = jsonschema::draft202012::new(&schema).unwrap();
+        if let Err(error) = validator.validate(view) {
+            panic!("{method} {template} {status}: {error}: {view}");
+        }
+    }
 }
 
 impl ApiBench {
@@ -49,14 +97,16 @@ impl ApiBench {
             .method(method)
             .uri(path)
             .header("authorization", format!("Bearer {token}"))
-            .body(Full::from(body.to_owned()))
+            .body(Full::<Bytes>::from(body.to_owned()))
             .unwrap();
         let answer = self.api.call(request).await.unwrap();
         let retry =
             answer.headers().get("retry-after").map(|value| value.to_str().unwrap().to_owned());
         let status = answer.status().as_u16();
         let bytes = answer.into_body().collect().await.unwrap().to_bytes();
-        (status, serde_json::from_slice(&bytes).unwrap_or(Value::Null), retry)
+        let view = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+        self.document.check(method, path, status, &view);
+        (status, view, retry)
     }
 }
 
@@ -128,7 +178,7 @@ async fn dead_letters_are_shown_redriven_and_purged_after_a_dry_run() {
         bench.call(OPERATOR, "GET", &format!("/v1/types/orders/dead/{id}"), "").await;
     assert_eq!((&shown["body"], &shown["detail"]), (&json!("a"), &json!("status 422")));
     let (_, dry, _) = bench.call(OPERATOR, "POST", "/v1/types/orders/dead/redrive", "{}").await;
-    assert_eq!(dry, json!({"dry_run": true, "would_redrive": 2}));
+    assert_eq!(dry, json!({"dry_run": true, "would_change": 2}));
     tokio::time::sleep(Duration::from_secs(60)).await;
     let one = json!({"ids": [id], "dry_run": false, "rate": 10}).to_string();
     let (status, _, _) = bench.call(OPERATOR, "POST", "/v1/types/orders/dead/redrive", &one).await;
@@ -179,4 +229,45 @@ async fn operators_pause_change_limits_and_see_leases_and_metrics() {
         problem["detail"].as_str().unwrap().starts_with("line 1: unknown field `colour`"),
         "{problem}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn targets_are_shown_with_their_limits_and_types() {
+    let bench = serve(Bench::start(&operations(100), orders(), delivering())).await;
+    let (status, view, _) = bench.call(OPERATOR, "GET", "/v1/targets", "").await;
+    assert_eq!(status, 200);
+    let limit = json!({"dimension": "operations", "amount": 100, "window_ms": 1000});
+    let target = &view["targets"][0];
+    assert_eq!((&target["limits"], &target["types"]), (&json!([limit]), &json!(["orders"])));
+    assert_eq!(bench.call("", "GET", "/livez", "").await.0, 200);
+    assert_eq!(bench.call("", "GET", "/v1/targets", "").await.0, 401);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_tokens_pages_of_a_browser_neither_enqueue_nor_read() {
+    let bench = Bench::start(&operations(100), orders(), delivering()).await;
+    let api = ForwardApi::new(Arc::clone(&bench.forwarder), ForwardApiSettings::default());
+    let send = |method: &str, path: &str, name: &'static str, value: &'static str| {
+        let body = Full::<Bytes>::from("{\"body\": 1}");
+        let request = Request::builder().method(method).uri(path).header(name, value).body(body);
+        api.call(request.unwrap())
+    };
+    let status = |answer: Result<http::Response<_>, std::convert::Infallible>| {
+        let answer: http::Response<tidegate_forwarder::ApiBody> = answer.unwrap();
+        answer.status().as_u16()
+    };
+    assert_eq!(status(send("POST", "/v1/records", "host", "localhost:8090").await), 202);
+    assert_eq!(status(send("POST", "/v1/records", "origin", "https://evil.example").await), 403);
+    assert_eq!(status(send("GET", "/v1/types", "host", "evil.example").await), 421);
+    assert_eq!(status(send("GET", "/v1/types", "host", "127.0.0.1:8090").await), 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_only_works_accepts_no_records() {
+    let bench = Bench::start(&operations(100), orders(), delivering()).await;
+    let settings = ForwardApiSettings { accepts_records: false, ..ForwardApiSettings::default() };
+    let api = ForwardApi::new(Arc::clone(&bench.forwarder), settings);
+    let request = Request::post("/v1/records").body(Full::<Bytes>::from("{\"body\": 1}")).unwrap();
+    let answer: http::Response<tidegate_forwarder::ApiBody> = api.call(request).await.unwrap();
+    assert_eq!(answer.status(), 403);
 }
