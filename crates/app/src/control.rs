@@ -14,7 +14,7 @@ use clap::{Args, Subcommand};
 
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
-use client::ServerArgs;
+use client::ControlServerArgs;
 
 /// The commands of the control plane.
 #[derive(Debug, Subcommand)]
@@ -66,7 +66,7 @@ pub(crate) enum ControlCommand {
     #[command(after_help = WAIT_EXAMPLES)]
     Wait(nodes::WaitArgs),
     /// Show the cell, the newest version and the publisher.
-    Status(ServerArgs),
+    Status(ControlServerArgs),
     /// Propose changes that somebody else approves.
     Draft {
         #[command(subcommand)]

@@ -26,7 +26,7 @@ const PAGE: usize = 10_000;
 
 /// How to reach the rules service.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct ServerArgs {
+pub(crate) struct ControlServerArgs {
     /// The address of the rules service.
     #[arg(
         long,
@@ -58,7 +58,7 @@ pub(crate) struct ControlClient {
 }
 
 impl ControlClient {
-    pub(crate) fn new(args: &ServerArgs) -> Result<Self, Failure> {
+    pub(crate) fn new(args: &ControlServerArgs) -> Result<Self, Failure> {
         let base = args.server.trim_end_matches('/').to_owned();
         if !base.starts_with("http://") {
             let help = "write http://HOST:PORT; for a service with TLS, go through a local proxy or a tunnel";

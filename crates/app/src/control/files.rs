@@ -15,7 +15,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::WhyArgs;
-use super::client::{ControlClient, ServerArgs, encode};
+use super::client::{ControlClient, ControlServerArgs, encode};
 use super::rows::read_rows;
 use super::view::write_difference;
 use crate::exit::{Complaint, Exit, Failure};
@@ -32,7 +32,7 @@ const DEPTH_MAX: usize = 16;
 #[derive(Debug, Args)]
 pub(crate) struct DiffArgs {
     #[command(flatten)]
-    server: ServerArgs,
+    server: ControlServerArgs,
     /// The directory.
     directory: PathBuf,
     /// Shows what the directory lacks too, as `apply --prune` removes it.
@@ -47,7 +47,7 @@ pub(crate) struct DiffArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ApplyArgs {
     #[command(flatten)]
-    server: ServerArgs,
+    server: ControlServerArgs,
     #[command(flatten)]
     why: WhyArgs,
     /// The directory.
@@ -64,7 +64,7 @@ pub(crate) struct ApplyArgs {
 #[derive(Debug, Args)]
 pub(crate) struct DatabaseExportArgs {
     #[command(flatten)]
-    server: ServerArgs,
+    server: ControlServerArgs,
     /// The directory: new, empty, or an export.
     directory: PathBuf,
     /// As it was at this version.

@@ -5,7 +5,7 @@ use std::io::Write;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::client::{ControlClient, ServerArgs};
+use super::client::{ControlClient, ControlServerArgs};
 use super::view::write_difference;
 use crate::cli::Format;
 use crate::exit::{Complaint, Exit, Failure};
@@ -15,7 +15,7 @@ use crate::output::{Cell, Output, Table, write_json};
 #[derive(Debug, Args)]
 pub(crate) struct HistoryArgs {
     #[command(flatten)]
-    server: ServerArgs,
+    server: ControlServerArgs,
     /// As many at most.
     #[arg(long, default_value_t = 20)]
     limit: u64,
@@ -31,7 +31,7 @@ pub(crate) struct HistoryArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
     #[command(flatten)]
-    server: ServerArgs,
+    server: ControlServerArgs,
     /// The version.
     version: u64,
     /// Shows the differences since this version instead of the one before.
@@ -46,7 +46,7 @@ pub(crate) struct ShowArgs {
 #[derive(Debug, Args)]
 pub(crate) struct RollbackArgs {
     #[command(flatten)]
-    server: ServerArgs,
+    server: ControlServerArgs,
     /// The version whose content comes back; the one before the newest unless given.
     #[arg(long, value_name = "VERSION")]
     to: Option<u64>,

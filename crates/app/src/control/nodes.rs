@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::Value;
 use tokio::time::sleep;
 
-use super::client::{ControlClient, ServerArgs};
+use super::client::{ControlClient, ControlServerArgs};
 use crate::cli::Format;
 use crate::exit::{Complaint, Exit, Failure};
 use crate::output::{Cell, Output, Table, style, write_json};
@@ -21,7 +21,7 @@ const ASK_EVERY: Duration = Duration::from_millis(500);
 #[derive(Debug, Args)]
 pub(crate) struct NodesArgs {
     #[command(flatten)]
-    server: ServerArgs,
+    server: ControlServerArgs,
     /// How to write the answer.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -31,7 +31,7 @@ pub(crate) struct NodesArgs {
 #[derive(Debug, Args)]
 pub(crate) struct WaitArgs {
     #[command(flatten)]
-    server: ServerArgs,
+    server: ControlServerArgs,
     /// The version, or a later one; the newest unless given.
     #[arg(long)]
     version: Option<u64>,

@@ -11,7 +11,7 @@ use tidegate_gateway::NewApiKey;
 use tidegate_plane::{KeyFiles, SigningKey};
 
 use super::WhyArgs;
-use super::client::{ControlClient, ServerArgs, encode, entry_path, refusal};
+use super::client::{ControlClient, ControlServerArgs, encode, entry_path, refusal};
 use super::init::failed;
 use super::view::{effect, write_difference};
 use crate::exit::{Complaint, Exit, Failure};
@@ -23,7 +23,7 @@ pub(crate) enum SwitchCommand {
     /// Set a switch.
     Set {
         #[command(flatten)]
-        server: ServerArgs,
+        server: ControlServerArgs,
         /// Why; the history and the audit show it.
         #[arg(long)]
         why: String,
@@ -38,7 +38,7 @@ pub(crate) enum SwitchCommand {
     /// Take a switch away: the rules decide again.
     Rm {
         #[command(flatten)]
-        server: ServerArgs,
+        server: ControlServerArgs,
         /// Why; the history and the audit show it.
         #[arg(long)]
         why: String,
@@ -46,25 +46,25 @@ pub(crate) enum SwitchCommand {
         scope: String,
     },
     /// List switches.
-    List(ServerArgs),
+    List(ControlServerArgs),
 }
 
 /// What can be done with drafts.
 #[derive(Debug, Subcommand)]
 pub(crate) enum DraftCommand {
     /// List drafts.
-    List(ServerArgs),
+    List(ControlServerArgs),
     /// Show a draft.
     Show {
         #[command(flatten)]
-        server: ServerArgs,
+        server: ControlServerArgs,
         /// Its name.
         name: String,
     },
     /// Say what you think of a draft, and approve it.
     Review {
         #[command(flatten)]
-        server: ServerArgs,
+        server: ControlServerArgs,
         /// Its name.
         name: String,
         /// The note.
@@ -76,7 +76,7 @@ pub(crate) enum DraftCommand {
     /// Make the changes of a draft a version.
     Publish {
         #[command(flatten)]
-        server: ServerArgs,
+        server: ControlServerArgs,
         /// Its name.
         name: String,
     },
@@ -88,7 +88,7 @@ pub(crate) enum AuditCommand {
     /// List rows of the audit.
     List {
         #[command(flatten)]
-        server: ServerArgs,
+        server: ControlServerArgs,
         /// Only rows after this number.
         #[arg(long, default_value_t = 0)]
         after: u64,
@@ -97,7 +97,7 @@ pub(crate) enum AuditCommand {
         limit: u64,
     },
     /// Check the chain of the audit, and the entries of each version. Ends with 1 at the first row that was edited.
-    Verify(ServerArgs),
+    Verify(ControlServerArgs),
 }
 
 /// What can be done with keys.
@@ -106,7 +106,7 @@ pub(crate) enum ControlKeysCommand {
     /// Make an API key for a client of the gateway. The key is printed once; only its hash is sent.
     New {
         #[command(flatten)]
-        server: ServerArgs,
+        server: ControlServerArgs,
         #[command(flatten)]
         why: WhyArgs,
         /// The name of the owner, one word.
@@ -115,11 +115,11 @@ pub(crate) enum ControlKeysCommand {
         plan: String,
     },
     /// List API keys: their hashes, owners and plans.
-    List(ServerArgs),
+    List(ControlServerArgs),
     /// Revoke the API keys whose hash begins so.
     Revoke {
         #[command(flatten)]
-        server: ServerArgs,
+        server: ControlServerArgs,
         #[command(flatten)]
         why: WhyArgs,
         /// The hash, or the first 8 digits of it or more.
@@ -170,7 +170,7 @@ pub(crate) enum TokenCommand {
     /// Make a token. Its text is printed once.
     Add {
         #[command(flatten)]
-        server: ServerArgs,
+        server: ControlServerArgs,
         /// Its name, one word.
         name: String,
         /// Its roles, joined by `+`: read, change, approve, operate, admin, node.
@@ -183,11 +183,11 @@ pub(crate) enum TokenCommand {
         expires: String,
     },
     /// List tokens.
-    List(ServerArgs),
+    List(ControlServerArgs),
     /// Revoke a token.
     Revoke {
         #[command(flatten)]
-        server: ServerArgs,
+        server: ControlServerArgs,
         /// Its name.
         name: String,
     },
@@ -197,7 +197,7 @@ pub(crate) enum TokenCommand {
 #[derive(Debug, Args)]
 pub(crate) struct AllowArgs {
     #[command(flatten)]
-    server: ServerArgs,
+    server: ControlServerArgs,
     /// empty, shrunk or doubled.
     #[arg(required = true)]
     guards: Vec<String>,
@@ -210,7 +210,7 @@ pub(crate) struct AllowArgs {
 #[derive(Debug, Args)]
 pub(crate) struct EpochArgs {
     #[command(flatten)]
-    server: ServerArgs,
+    server: ControlServerArgs,
     /// At least this number: greater than what servers have seen.
     #[arg(long, default_value_t = 0)]
     at_least: u64,
@@ -290,7 +290,7 @@ fn list_entries(
     Ok(Exit::Fine)
 }
 
-pub(super) fn status(server: &ServerArgs, out: &mut Output) -> Result<Exit, Failure> {
+pub(super) fn status(server: &ControlServerArgs, out: &mut Output) -> Result<Exit, Failure> {
     write_json(out, &ControlClient::new(server)?.get("/v1/status")?)?;
     Ok(Exit::Fine)
 }
@@ -376,7 +376,7 @@ pub(super) fn audit(command: AuditCommand, out: &mut Output) -> Result<Exit, Fai
 }
 
 fn new_api_key(
-    server: &ServerArgs,
+    server: &ControlServerArgs,
     why: &str,
     owner: &str,
     plan: &str,
@@ -393,7 +393,7 @@ fn new_api_key(
 }
 
 fn revoke_api_keys(
-    server: &ServerArgs,
+    server: &ControlServerArgs,
     why: &str,
     hash: &str,
     out: &mut Output,

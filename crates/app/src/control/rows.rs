@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::WhyArgs;
-use super::client::{ControlClient, ServerArgs, encode, entry_path, refusal};
+use super::client::{ControlClient, ControlServerArgs, encode, entry_path, refusal};
 use super::view::effect;
 use crate::exit::{Complaint, Exit, Failure};
 use crate::output::{Cell, Output, Table};
@@ -32,7 +32,7 @@ pub(crate) enum OverrideCommand {
 #[derive(Debug, Args)]
 pub(crate) struct SetArgs {
     #[command(flatten)]
-    server: ServerArgs,
+    server: ControlServerArgs,
     #[command(flatten)]
     why: WhyArgs,
     /// The table, as DOMAIN/TABLE.
@@ -51,7 +51,7 @@ pub(crate) struct SetArgs {
 #[derive(Debug, Args)]
 pub(crate) struct RmArgs {
     #[command(flatten)]
-    server: ServerArgs,
+    server: ControlServerArgs,
     #[command(flatten)]
     why: WhyArgs,
     /// The table, as DOMAIN/TABLE.
@@ -64,7 +64,7 @@ pub(crate) struct RmArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
     #[command(flatten)]
-    server: ServerArgs,
+    server: ControlServerArgs,
     /// The table, as DOMAIN/TABLE.
     table: String,
     /// Only clients that begin so.
@@ -79,7 +79,7 @@ pub(crate) struct ListArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
     #[command(flatten)]
-    server: ServerArgs,
+    server: ControlServerArgs,
     #[command(flatten)]
     why: WhyArgs,
     /// The table, as DOMAIN/TABLE.
