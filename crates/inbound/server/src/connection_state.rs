@@ -52,11 +52,12 @@ pub(super) enum Order {
 #[derive(Debug)]
 pub(super) struct ConnectionState {
     door: &'static str,
+    /// The connection in the counts of its network. Dropped before `open`: a connection that is not counted as open has
+    /// left its place.
+    slot: OnceLock<NetworkSlot>,
     open: OpenConnection,
     /// The limits on connections by network.
     guard: Option<DoorGuard>,
-    /// The connection in the counts of its network.
-    slot: OnceLock<NetworkSlot>,
     order: AtomicU8,
     waker: Mutex<Option<Waker>>,
     bytes: AtomicU64,

@@ -30,8 +30,8 @@ pub struct PrivateSocket {
 #[derive(Debug, thiserror::Error)]
 pub enum PrivateSocketError {
     /// The system call failed.
-    #[error("cannot accept")]
-    Accept(#[from] io::Error),
+    #[error(transparent)]
+    System(#[from] io::Error),
     /// The process belongs to another user.
     #[error("a process of user {user} may not connect")]
     OtherUser {

@@ -162,3 +162,53 @@ async fn a_full_door_closes_the_newest_connection_of_the_greediest_network() {
         "tidegate_connections_refused_total{door=\"test\",cause=\"door_full\",mode=\"enforce\"}";
     assert_eq!(metric(&guard, refused), 2);
 }
+
+#[tokio::test]
+async fn a_flood_from_one_network_leaves_others_their_places_and_gives_its_own_back() {
+    let server = Server::start(workers(2)).unwrap();
+    let (service, _control) = service();
+    let settings = GuardSettings { open_max: Some(20), ..unlimited() };
+    let (endpoint, guard) = guarded(settings, Mode::ENFORCE);
+    let limits = ConnectionLimits { connections_max: 50, ..ConnectionLimits::default() };
+    let listening = open(&server, endpoint.limits(limits), service);
+    for _ in 0..2 {
+        let mut held = Vec::new();
+        for _ in 0..300 {
+            held.extend(from(&listening, 2).await);
+        }
+        until("the last of those that it may have", || listening.counts().open == 20).await;
+        for last in 3..30 {
+            let mut other = Client::one(from(&listening, last).await.unwrap()).await;
+            assert_eq!(other.text("/").await, "/", "127.0.0.{last}");
+        }
+        drop(held);
+        until("the end of all", || listening.counts().open == 0).await;
+    }
+    let refused =
+        "tidegate_connections_refused_total{door=\"test\",cause=\"open\",mode=\"enforce\"}";
+    assert_eq!(metric(&guard, refused), 2 * 280);
+}
+
+#[tokio::test]
+async fn the_server_stops_while_it_is_flooded() {
+    let server = Server::start(workers(1)).unwrap();
+    let (service, _control) = service();
+    let settings = GuardSettings { open_max: Some(5), ..unlimited() };
+    let (endpoint, guard) = guarded(settings, Mode::ENFORCE);
+    let listening = open(&server, endpoint, service);
+    let flooded = listening.clone();
+    let flood = tokio::spawn(async move {
+        let mut held = Vec::new();
+        loop {
+            match from(&flooded, 2).await {
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return,
+                Ok(connected) if held.len() < 5 => held.push(connected),
+                Ok(_) | Err(_) => {}
+            }
+        }
+    });
+    until("a refusal", || guard.networks(1).first().is_some_and(|one| one.refused > 50)).await;
+    within("the stop", server.stop(std::time::Duration::from_secs(5))).await;
+    within("the end of the flood", flood).await.unwrap();
+    assert_eq!(listening.counts().open, 0);
+}
