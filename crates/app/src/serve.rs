@@ -27,6 +27,7 @@ mod switches;
 mod tokens;
 
 mod connections;
+mod descriptors;
 mod doors;
 mod floods;
 mod lifecycle;
@@ -91,6 +92,7 @@ pub(crate) fn run(args: &ServeArgs, out: &mut Output) -> Result<Exit, Failure> {
     let loaded = config::resolve(&input).map_err(Failure::Config)?;
     let log_level = log::start(&loaded.config.log)
         .map_err(|message| Complaint::new(message, "set `log.level`"))?;
+    descriptors::raise_limit();
     for problem in &loaded.warnings {
         tracing::warn!(place = watch::location(problem), "{}", problem.message);
     }

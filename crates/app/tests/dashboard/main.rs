@@ -25,17 +25,26 @@ const VIEWS: [(&str, &str); 9] = [
     ("gateway", "Routes"),
     ("switches", "concurrency"),
     ("changes", "“a test of switches”"),
-    ("tail", "refused"),
+    ("tail", "✕ refused"),
     ("try", "Request line"),
 ];
+
+/// How often refusals are made until the tail shows one.
+const REFUSALS_MAX: usize = 500;
 
 /// Opens a view and waits for its data.
 async fn open(browser: &Browser, serving: &mut Serving, view: &str, text: &str) {
     let address = serving.address("debug");
     browser.open(&format!("http://{address}/ui/#/{view}")).await;
     if view == "tail" {
-        browser.wait_for("return document.querySelector('#link').textContent === 'live'").await;
-        traffic::refuse(serving);
+        // A stream that was open before shows no verdicts: refusals come until the new one has seen some.
+        let shown = "return document.querySelector('main').textContent.includes('✕ refused')";
+        for _ in 0..REFUSALS_MAX {
+            if browser.run(shown).await == json!(true) {
+                break;
+            }
+            traffic::refuse(serving);
+        }
     }
     browser.wait_for_text(text).await;
 }

@@ -213,7 +213,11 @@ impl<S: CounterStore, C: Clock> ActiveDocument<S, C> {
         let UpstreamRequest { exchange, adapter, upgrade } = &mut outgoing;
         if let Err(error) = group.send(exchange, &options, adapter).await {
             tracing::debug!(route = &*route.name, error = &error as &dyn StdError, "failed");
-            return guard.fault(fault_of(&error));
+            let fault = fault_of(&error);
+            if fault == Fault::OutOfResources {
+                self.state.counters.log_lack(&error, Instant::now());
+            }
+            return guard.fault(fault);
         }
         let Some((answer, mut lease)) = exchange.answered.take() else {
             return guard.fault(Fault::UpstreamBroken);
@@ -279,6 +283,7 @@ where
 
 fn fault_of(error: &SendError) -> Fault {
     match error {
+        SendError::Connect(error) if error.is_local() => Fault::OutOfResources,
         SendError::Connect(_) => Fault::UpstreamUnreachable,
         SendError::Broken(_) | SendError::Framing => Fault::UpstreamBroken,
         SendError::Timeout => Fault::UpstreamTimeout,

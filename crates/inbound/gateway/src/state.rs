@@ -1,7 +1,9 @@
 //! The state of a gateway that outlives its documents.
 
+use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -10,6 +12,7 @@ use tidegate_engine::Engine;
 use tidegate_metrics::Meter;
 use tidegate_overload::{Protection, SteadyClock};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::access_log::AccessLog;
 use super::active_document::ActiveDocument;
@@ -43,6 +46,26 @@ pub(super) struct Counters {
     pub(super) broken: AtomicU64,
     /// The outcomes of queued requests.
     pub(super) kept: Tally,
+    /// When a lack of resources was logged last.
+    lack_logged: Mutex<Option<Instant>>,
+}
+
+/// A lack of resources is logged at most this often.
+const LOG_LACK_EVERY: Duration = Duration::from_secs(10);
+
+impl Counters {
+    /// Logs that this machine cannot open a connection to an upstream.
+    pub(super) fn log_lack(&self, error: &(dyn Error + 'static), now: Instant) {
+        let mut logged = self.lack_logged.lock();
+        if logged.is_none_or(|at| now.saturating_duration_since(at) >= LOG_LACK_EVERY) {
+            *logged = Some(now);
+            tracing::error!(
+                error,
+                "no file descriptor, port or memory is left for connections to upstreams: requests get 503; raise the \
+                 limit on open files (LimitNOFILE, ulimit -n) or lower gateway.connections_max"
+            );
+        }
+    }
 }
 
 /// The document in use, and its replacement.

@@ -1,10 +1,13 @@
 //! Accepts connections and assigns each to the worker with the fewest.
 
+use std::future::poll_fn;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::task::Poll;
 use std::time::Duration;
 
+use tokio::sync::mpsc::Permit;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
@@ -49,17 +52,21 @@ impl Acceptor {
         loop {
             let accepted = tokio::select! {
                 accepted = self.listener.accept() => accepted,
-                _ = phase.wait_for(Phase::is_stopping) => return,
+                _ = phase.wait_for(Phase::is_closing) => return,
             };
             match accepted {
                 Ok(accepted) => {
-                    let is_admitted = self.admit(accepted, &mut refusals);
+                    let is_admitted = tokio::select! {
+                        biased;
+                        is_admitted = self.admit(accepted, &mut refusals) => is_admitted,
+                        _ = phase.wait_for(Phase::is_closing) => return,
+                    };
                     let guard = self.guard.as_ref().filter(|_| is_admitted);
                     if let Some(pause) = guard.and_then(DoorGuard::pause) {
                         // Further connections wait in the kernel's queue, which has SYN cookies when it is full.
                         tokio::select! {
                             () = sleep(pause) => {}
-                            _ = phase.wait_for(Phase::is_stopping) => return,
+                            _ = phase.wait_for(Phase::is_closing) => return,
                         }
                     }
                 }
@@ -72,7 +79,7 @@ impl Acceptor {
                     }
                     tokio::select! {
                         () = sleep(BACK_OFF) => {}
-                        _ = phase.wait_for(Phase::is_stopping) => return,
+                        _ = phase.wait_for(Phase::is_closing) => return,
                     }
                 }
             }
@@ -80,10 +87,10 @@ impl Acceptor {
     }
 
     /// Resets a connection that its network may not have, and assigns any other. Returns whether it may.
-    fn admit(&self, accepted: AcceptedSocket, refusals: &mut LogThrottle) -> bool {
+    async fn admit(&self, accepted: AcceptedSocket, refusals: &mut LogThrottle) -> bool {
         match self.enter(&accepted) {
-            Entrance::Unguarded => self.assign(accepted, None, refusals),
-            Entrance::Admitted(slot) => self.assign(accepted, Some(slot), refusals),
+            Entrance::Unguarded => self.assign(accepted, None, refusals).await,
+            Entrance::Admitted(slot) => self.assign(accepted, Some(slot), refusals).await,
             Entrance::Refused => {
                 accepted.reset();
                 return false;
@@ -103,7 +110,8 @@ impl Acceptor {
         guard.enter(address.ip(), false)
     }
 
-    fn assign(
+    /// Sends a connection to a worker, or closes it.
+    async fn assign(
         &self,
         accepted: AcceptedSocket,
         slot: Option<NetworkSlot>,
@@ -125,8 +133,8 @@ impl Acceptor {
             }
         }
         let spare = if has_room || limits.evict_after.is_some() { SURPLUS_MAX } else { 0 };
-        let assigned = open < limits.connections_max.saturating_add(spare) && {
-            let worker = self.least_busy();
+        if open < limits.connections_max.saturating_add(spare) {
+            let Some((worker, room)) = self.reserve().await else { return };
             let door = CountGuard::new(&self.door_open);
             let open = OpenConnection::new(
                 Arc::clone(&self.stats),
@@ -139,10 +147,7 @@ impl Acceptor {
                 state.set_slot(slot);
             }
             let door = Arc::clone(&self.door);
-            let connection = NewConnection { accepted, state, door, is_surplus };
-            worker.new_connections.try_send(connection).is_ok()
-        };
-        if assigned {
+            room.send(NewConnection { accepted, state, door, is_surplus });
             // The worker counts one that replaces another.
             self.stats.accepted.fetch_add(u64::from(!is_surplus), Relaxed);
         } else {
@@ -152,6 +157,41 @@ impl Acceptor {
                 tracing::warn!(door = self.name, open, "too many connections: closed a new one");
             }
         }
+    }
+
+    /// Room in the queue of the worker with the fewest connections, or of another one if that is full. Waits while all
+    /// are full: a burst of connections stays in the kernel's queue, and none is closed. `None` when the workers have
+    /// ended.
+    async fn reserve(&self) -> Option<(&Worker, Permit<'_, NewConnection>)> {
+        let worker = self.least_busy();
+        if let Ok(room) = worker.new_connections.try_reserve() {
+            return Some((worker, room));
+        }
+        let mut waiting: Vec<_> = self
+            .workers
+            .iter()
+            .map(|worker| (worker, Box::pin(worker.new_connections.reserve())))
+            .collect();
+        poll_fn(|cx| {
+            let mut found = None;
+            waiting.retain_mut(|(worker, reserving)| {
+                if found.is_some() {
+                    return true;
+                }
+                match reserving.as_mut().poll(cx) {
+                    Poll::Pending => true,
+                    Poll::Ready(room) => {
+                        found = room.ok().map(|room| (*worker, room));
+                        false
+                    }
+                }
+            });
+            match found {
+                None if !waiting.is_empty() => Poll::Pending,
+                found => Poll::Ready(found),
+            }
+        })
+        .await
     }
 
     /// The worker with the fewest connections; ties are broken round-robin.

@@ -19,6 +19,9 @@ use super::response_body::{RateLimits, RateWindow, Responses};
 use super::settings::{ConnectionLimits, Pressure};
 use super::stats::{OpenConnection, Stats};
 
+/// How hyper writes that it closes the connection after a response.
+const CLOSE_LINE: &[u8] = b"\r\nconnection: close\r\n";
+
 /// The length of the HTTP/2 connection preface.
 const PREFACE_BYTES: u64 = 24;
 
@@ -82,8 +85,24 @@ pub(super) struct ConnectionState {
     takeable: AtomicBool,
     /// Whether it is being taken.
     taken: AtomicBool,
-    /// Whether the body of an HTTP/1.1 request has not been read to its end.
-    request_open: AtomicBool,
+    /// The number of the HTTP/1.1 request whose body has not been read to its end; 0 if there is none.
+    open_request: AtomicU64,
+    /// The number of the request that began last.
+    last_request: AtomicU64,
+    /// What is known about the head that hyper writes next.
+    response_head: AtomicU8,
+}
+
+/// What is known about whether hyper closes the connection after a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum ResponseHead {
+    /// The fields of the request and of the response say it.
+    Clear = 0,
+    /// The head that is written next says it.
+    Awaited = 1,
+    /// It was written with `connection: close`.
+    Closes = 2,
 }
 
 impl ConnectionState {
@@ -110,7 +129,9 @@ impl ConnectionState {
             crowded: AtomicBool::new(false),
             takeable: AtomicBool::new(false),
             taken: AtomicBool::new(false),
-            request_open: AtomicBool::new(false),
+            open_request: AtomicU64::new(0),
+            last_request: AtomicU64::new(0),
+            response_head: AtomicU8::new(ResponseHead::Clear as u8),
         }
     }
 
@@ -240,14 +261,53 @@ impl ConnectionState {
         self.write_blocked.load(Relaxed)
     }
 
-    /// Records whether the body of the HTTP/1.1 request in flight has more to read.
-    pub(super) fn set_request_open(&self, is_open: bool) {
-        self.request_open.store(is_open, Relaxed);
+    /// Records the start of an HTTP/1.1 request, and returns its number.
+    pub(super) fn begin_request(&self, has_body: bool) -> u64 {
+        add(&self.last_request, 1);
+        let number = self.last_request.load(Relaxed);
+        self.open_request.store(if has_body { number } else { 0 }, Relaxed);
+        number
+    }
+
+    /// Records that the body of a request was read to its end. A body that is read after its response says nothing
+    /// about the body of the next request.
+    pub(super) fn end_request_body(&self, number: u64) {
+        if self.open_request.load(Relaxed) != number {
+            return;
+        }
+        self.open_request.store(0, Relaxed);
+        // The request may be taken from hyper now.
+        if has_many_requests()
+            && let Some(waker) = &*self.waker.lock()
+        {
+            waker.wake_by_ref();
+        }
     }
 
     /// Whether hyper still reads the body of the HTTP/1.1 request in flight.
     pub(super) fn is_request_open(&self) -> bool {
-        self.request_open.load(Relaxed)
+        self.open_request.load(Relaxed) != 0
+    }
+
+    /// Sets whether only the head that hyper writes next says whether the connection closes after the response.
+    pub(super) fn await_response_head(&self, is_awaited: bool) {
+        let head = if is_awaited { ResponseHead::Awaited } else { ResponseHead::Clear };
+        self.response_head.store(head as u8, Relaxed);
+    }
+
+    /// Reads the head of a response as hyper writes it, if it is awaited.
+    pub(super) fn read_response_head(&self, written: &[u8]) {
+        if self.response_head.load(Relaxed) != ResponseHead::Awaited as u8 {
+            return;
+        }
+        let closes = written.windows(CLOSE_LINE.len()).any(|line| line == CLOSE_LINE);
+        let head = if closes { ResponseHead::Closes } else { ResponseHead::Clear };
+        self.response_head.store(head as u8, Relaxed);
+    }
+
+    /// Whether the head that was awaited closes the connection.
+    pub(super) fn has_closing_head(&self) -> bool {
+        self.response_head.load(Relaxed) == ResponseHead::Closes as u8
     }
 
     /// Sets whether the HTTP/1.1 response in flight can be taken from hyper.

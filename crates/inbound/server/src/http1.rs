@@ -23,6 +23,9 @@ use super::request_body::RequestBody;
 use super::settings::ConnectionLimits;
 use super::transport::CountedTransport;
 
+/// How often hyper is polled for a body that it should give up. With TLS the first poll ends with the flush.
+const TAKE_POLLS: u8 = 2;
+
 /// The smallest buffer that hyper accepts for a head.
 const BUFFER_BYTES_MIN: usize = 8 * 1024;
 
@@ -128,6 +131,7 @@ where
     B::Error: Into<BoxError>,
 {
     let mut connection = Pin::new(connection);
+    let mut polls = 0;
     loop {
         match state.order() {
             Order::Cut => return Poll::Ready(Ok(None)),
@@ -147,8 +151,17 @@ where
         if state.order() == Order::Finish && !*finishing && !exchange.is_answered() {
             continue;
         }
+        if state.is_taken() {
+            polls += 1;
+            if polls < TAKE_POLLS {
+                continue;
+            }
+            // hyper has all of the body already. It keeps the connection, and writes no more than the client takes.
+            state.set_taken(false);
+            return Poll::Pending;
+        }
         // The client does not take what was written. Polled again, hyper gives up the body and what it has buffered.
-        if !state.is_write_blocked() || !state.is_takeable() || state.is_taken() {
+        if !state.is_write_blocked() || !state.is_takeable() {
             return Poll::Pending;
         }
         state.set_taken(true);

@@ -137,7 +137,7 @@ impl Server {
         let thread =
             thread::Builder::new().name("tidegate-accept".to_owned()).spawn(move || {
                 // An error means that the server was dropped, which stops it too.
-                drop(runtime.block_on(phases.wait_for(Phase::is_stopping)));
+                drop(runtime.block_on(phases.wait_for(Phase::is_closing)));
                 // Drops the acceptors with their sockets.
                 drop(runtime);
                 // The receiver is gone if the server was dropped.
@@ -274,10 +274,12 @@ impl Server {
     /// connections that were cut after that. Idle connections close immediately, except that an HTTP/1.1 connection
     /// which was used a moment ago gets a second to send its next request.
     pub async fn stop(mut self, grace: Duration) -> usize {
-        self.phase.send_replace(Phase::Stopping(grace));
+        // Workers stop after the last connection is in their queue.
+        self.phase.send_replace(Phase::Closing);
         if let Some((exit, thread)) = self.acceptor_thread.take() {
             join(exit, thread).await;
         }
+        self.phase.send_replace(Phase::Stopping(grace));
         let mut cut = 0usize;
         for exit in std::mem::take(&mut self.exits) {
             cut = cut.saturating_add(join(exit.cut, exit.thread).await.unwrap_or(0));

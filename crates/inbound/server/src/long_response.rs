@@ -5,8 +5,9 @@
 //!
 //! - **A body is long, or its client does not take it at once.** [`LongResponse`] writes the rest and holds one piece of
 //!   it. The connection is given to hyper again for the next request.
-//! - **A request begins while the worker has many.** Nothing is kept but the future of the service. When it has a
-//!   response, hyper gets the connection again, reads a head like the first one, and writes the response.
+//! - **A request is complete while the worker has many.** A short body is read early. Nothing is kept but the future of
+//!   the service. When it has a response, hyper gets the connection again, reads a head like the first one, and writes
+//!   the response.
 
 use std::io;
 use std::pin::Pin;
@@ -44,6 +45,7 @@ enum BodyFraming {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TakeableRequest {
     is_head: bool,
+    is_chunked: bool,
     /// Whether the client wants the connection to be closed.
     closes: bool,
 }
@@ -56,8 +58,26 @@ impl TakeableRequest {
             && !request.headers().contains_key(UPGRADE);
         is_plain.then(|| TakeableRequest {
             is_head: request.method() == Method::HEAD,
+            is_chunked: request.headers().contains_key(TRANSFER_ENCODING),
             closes: has_close(request.headers()),
         })
+    }
+
+    /// Whether only hyper knows if the connection closes: it removes a length beside chunks, and closes then, because
+    /// another server would see another end of the request.
+    pub(super) const fn is_ambiguous(&self) -> bool {
+        self.is_chunked && !self.closes
+    }
+
+    /// The same request, on a connection that closes if hyper might have to close it. Its head is not kept.
+    pub(super) const fn without_head(mut self) -> Self {
+        self.closes |= self.is_chunked;
+        self
+    }
+
+    /// Whether the connection closes after the response.
+    pub(super) const fn closes(&self) -> bool {
+        self.closes
     }
 
     /// A head that hyper answers like that of the request.
@@ -76,6 +96,7 @@ impl TakeableRequest {
 pub(super) struct TakeableResponse {
     framing: BodyFraming,
     closes: bool,
+    is_ambiguous: bool,
 }
 
 impl TakeableResponse {
@@ -95,7 +116,13 @@ impl TakeableResponse {
             return None;
         }
         let framing = framing(headers, &size)?;
-        Some(TakeableResponse { framing, closes: request.closes || has_close(headers) })
+        let closes = request.closes || has_close(headers);
+        Some(TakeableResponse { framing, closes, is_ambiguous: request.is_ambiguous() })
+    }
+
+    /// Whether only hyper knows if the connection closes.
+    pub(super) const fn is_ambiguous(&self) -> bool {
+        self.is_ambiguous
     }
 
     /// Whether the body is known to be long.
@@ -197,8 +224,9 @@ where
     pub(super) fn new(
         mut transport: CountedTransport,
         body: TrackedBody<B>,
-        response: TakeableResponse,
+        mut response: TakeableResponse,
     ) -> Self {
+        response.closes |= response.is_ambiguous && transport.has_closing_head();
         let piece = framed(Bytes::new(), transport.take_unsent(), Bytes::new());
         LongResponse { transport, body: Some(body), response, piece, is_last: false }
     }

@@ -15,7 +15,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use h2::Reason;
-use http::header::{CONNECTION, HeaderMap, HeaderValue};
+use http::header::{CONNECTION, EXPECT, HeaderMap, HeaderValue};
 use http::{Request, Response, StatusCode, Version};
 use http_body::Body;
 use hyper::body::Incoming;
@@ -24,9 +24,9 @@ use pin_project_lite::pin_project;
 
 use super::connection_state::{ConnectionState, InFlightRequest, Order, has_many_requests};
 use super::long_response::{
-    Exchange, ServeResult, TakeableRequest, TakeableResponse, TakenExchange,
+    Exchange, ServeFuture, ServeResult, TakeableRequest, TakeableResponse, TakenExchange,
 };
-use super::request_body::RequestBody;
+use super::request_body::{EarlyReader, RequestBody};
 use super::response_body::{ResponseBody, ResponseExtensions};
 
 /// What a connection may hold while all connections of its worker hold too much.
@@ -133,19 +133,53 @@ where
         if is_http1 && let Some(response) = self.exchange.take_answer() {
             return HyperFuture::Answered { response: Some(response) };
         }
-        let takes = is_http1 && has_many_requests() && request.body().is_end_stream();
+        let takes = is_http1 && has_many_requests();
         if takes {
             copy_head(&mut request);
         }
-        let future = self.guard(request);
-        match future.takeable {
-            Some((_, takeable)) if takes => {
-                self.state.set_taken(true);
-                self.exchange.put(TakenExchange::Request(Box::pin(future), takeable));
-                HyperFuture::Taken
+        // A client that waits for `100 Continue` gets it when the service asks for the body.
+        let reads_early =
+            takes && !request.body().is_end_stream() && !request.headers().contains_key(EXPECT);
+        let mut early = None;
+        let request = request.map(|body| match reads_early {
+            true => {
+                let (body, reader) = RequestBody::early(body, &self.state);
+                early = Some(reader);
+                body
             }
-            _ => HyperFuture::Running { future },
+            false => RequestBody::new(body, &self.state),
+        });
+        let mut future = self.guard(request);
+        let Some((_, request)) = future.takeable.as_mut().filter(|_| takes) else {
+            return HyperFuture::Running { future };
+        };
+        *request = request.without_head();
+        let request = *request;
+        if self.state.is_request_open() {
+            let (exchange, state) = (Arc::clone(&self.exchange), Arc::clone(&self.state));
+            let open = OpenRequest { future: Box::pin(future), request, early, exchange, state };
+            return HyperFuture::Open { open: Some(open) };
         }
+        self.state.set_taken(true);
+        self.exchange.put(TakenExchange::Request(Box::pin(future), request));
+        HyperFuture::Taken
+    }
+}
+
+/// A request that is taken from hyper when its body has been read.
+pub(super) struct OpenRequest<B> {
+    future: ServeFuture<B>,
+    request: TakeableRequest,
+    early: Option<EarlyReader>,
+    exchange: Arc<Exchange<B>>,
+    state: Arc<ConnectionState>,
+}
+
+impl<B> OpenRequest<B> {
+    /// Gives the request to the connection's task.
+    fn give_up(self) {
+        self.state.set_taken(true);
+        self.exchange.put(TakenExchange::Request(self.future, self.request));
     }
 }
 
@@ -153,7 +187,7 @@ impl<S, B> PanicGuard<S, B>
 where
     S: Service<Request<RequestBody>, Response = Response<B>, Error = Infallible>,
 {
-    fn guard(&self, request: Request<Incoming>) -> PanicGuardFuture<S::Future, B> {
+    fn guard(&self, request: Request<RequestBody>) -> PanicGuardFuture<S::Future, B> {
         let in_flight = Some(InFlightRequest::begin(&self.state));
         let is_http2 = request.version() == Version::HTTP_2;
         let (mut held, mut takeable) = (None, None);
@@ -168,7 +202,6 @@ where
             let request = TakeableRequest::of(&request);
             takeable = request.map(|request| (Arc::clone(&self.exchange), request));
         }
-        let request = request.map(|body| RequestBody::new(body, &self.state));
         // Unwind safe: whatever state the panic left inconsistent belongs to the request, which is dropped.
         let inner = catch_unwind(AssertUnwindSafe(|| self.inner.call(request)));
         let inner = match inner {
@@ -190,6 +223,10 @@ pin_project! {
             #[pin]
             future: PanicGuardFuture<F, B>,
         },
+        // Its body has not been read to the end.
+        Open {
+            open: Option<OpenRequest<B>>,
+        },
         // The connection's task waits for it.
         Taken,
         // It was taken, and has been answered.
@@ -209,6 +246,20 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match self.project() {
             HyperFutureProjection::Running { future } => future.poll(cx),
+            HyperFutureProjection::Open { open } => {
+                let Some(request) = open else { return Poll::Pending };
+                let polled = request.future.as_mut().poll(cx);
+                if let Some(early) = &request.early {
+                    early.read_ahead(&request.state);
+                }
+                if (polled.is_ready() || !request.state.is_request_open())
+                    && let Some(request) = open.take()
+                    && polled.is_pending()
+                {
+                    request.give_up();
+                }
+                polled
+            }
             HyperFutureProjection::Taken => Poll::Pending,
             HyperFutureProjection::Answered { response } => match response.take() {
                 Some(response) => Poll::Ready(response),
@@ -290,7 +341,9 @@ fn track<B: Body<Data = Bytes> + Unpin>(
     is_http2: bool,
     takeable: Option<(Arc<Exchange<B>>, TakeableRequest)>,
 ) -> Response<ResponseBody<B>> {
-    let closes = !is_http2 && in_flight.state().order() >= Order::Announce;
+    let closes = !is_http2
+        && (in_flight.state().order() >= Order::Announce
+            || takeable.as_ref().is_some_and(|(_, request)| request.closes()));
     if closes && response.status() != StatusCode::SWITCHING_PROTOCOLS {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }

@@ -372,7 +372,9 @@ impl<B> ResponseBody<B> {
     ) -> Self {
         let ResponseExtensions { deadline, stall } = extensions;
         let key = request.state().responses().insert(deadline.map(|deadline| deadline.0), stall);
-        request.state().set_takeable(taken.is_some());
+        let state = request.state();
+        state.set_takeable(taken.is_some());
+        state.await_response_head(taken.as_ref().is_some_and(|(_, taken)| taken.is_ambiguous()));
         let guard = ResponseGuard { request, key, held: 0 };
         let writer = match taken {
             _ if is_http2 => BodyWriter::Http2(Bytes::new()),

@@ -70,6 +70,11 @@ impl CountedTransport {
         std::mem::take(&mut self.unsent).into()
     }
 
+    /// Whether hyper has announced that it closes the connection after this response.
+    pub(super) fn has_closing_head(&self) -> bool {
+        self.state.has_closing_head()
+    }
+
     /// Records that the client does not read as fast as the server writes.
     pub(super) fn record_blocked(&self) {
         self.state.record_write(None);
@@ -157,6 +162,7 @@ impl AsyncWrite for CountedTransport {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
+        this.state.read_response_head(bytes);
         let mut polled = this.poll_unsent(cx)?.map(|()| Ok(0));
         if polled.is_ready() {
             polled = Pin::new(&mut this.transport).poll_write(cx, bytes);
@@ -184,6 +190,8 @@ impl AsyncWrite for CountedTransport {
             return self.poll_write(cx, copy.get(..end).unwrap_or_default());
         }
         let this = self.get_mut();
+        // hyper writes a head as one slice, before the body.
+        this.state.read_response_head(slices.first().map_or(&[], |first| first));
         let mut polled = this.poll_unsent(cx)?.map(|()| Ok(0));
         if polled.is_ready() {
             polled = Pin::new(&mut this.transport).poll_write_vectored(cx, slices);
@@ -199,9 +207,13 @@ impl AsyncWrite for CountedTransport {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let CountedTransport { transport, state, .. } = self.get_mut();
-        let polled = Pin::new(transport).poll_flush(cx);
-        state.record_flush(polled.is_ready());
+        let this = self.get_mut();
+        // While a response is taken, hyper's buffer is emptied whether or not the client reads.
+        if !this.state.is_taken() {
+            ready!(this.poll_unsent(cx))?;
+        }
+        let polled = Pin::new(&mut this.transport).poll_flush(cx);
+        this.state.record_flush(polled.is_ready());
         polled
     }
 

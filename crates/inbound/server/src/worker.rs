@@ -19,9 +19,9 @@ use super::listener::AcceptedSocket;
 use super::panic_guard::report_panic;
 use super::settings::ConnectionLimits;
 
-/// New connections that a worker has not started yet. It takes all of them in each loop, so a full queue means that the
-/// worker is blocked.
-const QUEUE_MAX: usize = 1_024;
+/// New connections that a worker has not started yet. When the queues of all workers are full, further connections wait
+/// in the kernel's queue.
+const QUEUE_MAX: usize = 128;
 
 /// How many connections are looked at when one has to be closed for a new one.
 const EVICT_CANDIDATES: usize = 64;
@@ -48,11 +48,18 @@ pub(super) enum Phase {
     Serving,
     /// It serves, and asks HTTP/1.1 clients to close their connections.
     Announcing,
+    /// The same, and it accepts no connections any more.
+    Closing,
     /// It stops; connections may take this long to finish.
     Stopping(Duration),
 }
 
 impl Phase {
+    /// Whether no connections are accepted any more.
+    pub(super) const fn is_closing(&self) -> bool {
+        matches!(self, Phase::Closing | Phase::Stopping(_))
+    }
+
     pub(super) const fn is_stopping(&self) -> bool {
         matches!(self, Phase::Stopping(_))
     }

@@ -8,6 +8,7 @@
 mod describe;
 mod exact_window;
 mod flips;
+mod habits;
 mod logged_request;
 mod obedient;
 mod order;

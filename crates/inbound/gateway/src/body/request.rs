@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep};
 
-use super::BoxError;
+use super::{BoxError, clean_trailers};
 
 type BodyStream = Pin<Box<dyn Body<Data = Bytes, Error = BoxError> + Send>>;
 
@@ -159,6 +159,14 @@ impl RequestBody {
         RequestBody { gate: Some(gate), ..self }
     }
 
+    /// How far a streaming body has come.
+    pub(crate) fn progress(&self) -> Option<Arc<BodyProgress>> {
+        match &self.source {
+            RequestSource::Stream { watch, .. } => Some(Arc::clone(&watch.progress)),
+            RequestSource::Empty | RequestSource::Whole(_) => None,
+        }
+    }
+
     /// Whether there is a body at all.
     pub(crate) const fn is_empty(&self) -> bool {
         matches!(self.source, RequestSource::Empty)
@@ -221,12 +229,15 @@ impl StreamWatch {
                 ready!(timer.as_mut().poll(cx));
                 (BodyState::TooSlow, BodyCut::TooSlow)
             }
-            Poll::Ready(Some(Ok(frame))) => {
+            Poll::Ready(Some(Ok(mut frame))) => {
                 self.timer = None;
+                if let Some(trailers) = frame.trailers_mut() {
+                    clean_trailers(trailers);
+                }
                 let bytes = self.progress.note(frame.data_ref().map_or(0, Bytes::len));
                 if bytes <= self.bytes_max {
                     // A body with a length is not polled after its last byte.
-                    if body.is_end_stream() {
+                    if body.is_end_stream() || body.size_hint().exact() == Some(0) {
                         self.progress.end(BodyState::Complete);
                     }
                     return Poll::Ready(Some(Ok(frame)));

@@ -11,6 +11,7 @@ use http_body::{Body, Frame, SizeHint};
 use tidegate_admission::{BodyEnd, EndGuard, HeldSlots};
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use super::clean_trailers;
 use super::held_bytes::HeldFrame;
 use crate::upstream::UpstreamBody;
 
@@ -109,8 +110,12 @@ impl Body for GatewayBody {
                 ((!body.is_empty()).then(|| Ok(Frame::data(body))), true)
             }
             ResponseSource::Upstream { body, timer } => match body.poll_frame(cx) {
-                Poll::Ready(frame) => {
+                Poll::Ready(mut frame) => {
                     timer.sleep = None;
+                    let trailers = frame.as_mut().and_then(|frame| frame.as_mut().ok());
+                    if let Some(trailers) = trailers.and_then(Frame::trailers_mut) {
+                        clean_trailers(trailers);
+                    }
                     // Nothing follows trailer fields, and hyper does not ask.
                     let ends = matches!(&frame, Some(Ok(frame)) if frame.is_trailers());
                     (frame, ends || body.is_end_stream())

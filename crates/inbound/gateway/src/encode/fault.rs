@@ -66,6 +66,8 @@ faults! {
         "The request's body is too large.";
     BodyBroken BAD_REQUEST "body_broken"
         "The request's body broke off.";
+    OutOfResources SERVICE_UNAVAILABLE "out_of_resources"
+        "The gateway has no file descriptor, port or memory left for the request. It was not processed.";
     UpstreamUnreachable BAD_GATEWAY "upstream_unreachable"
         "The server behind the gateway cannot be reached. The request was not processed.";
     UpstreamBroken BAD_GATEWAY "upstream_broken"

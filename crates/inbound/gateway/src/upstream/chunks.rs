@@ -1,9 +1,13 @@
 //! Chunked bodies of responses (RFC 9112 §7.1).
 
 use bytes::{Bytes, BytesMut};
+use http::header::{HeaderMap, HeaderName, HeaderValue};
 
-/// The most bytes of extensions and trailer fields of one body, which are dropped.
-const DROPPED_BYTES_MAX: usize = 16 * 1024;
+/// The most bytes of extensions and trailer fields of one body.
+const OVERHEAD_BYTES_MAX: usize = 16 * 1024;
+
+/// The most trailer fields of one body: hyper's default for fields.
+const TRAILERS_MAX: usize = 100;
 
 /// The most digits of a chunk's size.
 const SIZE_DIGITS_MAX: u8 = 15;
@@ -36,12 +40,16 @@ pub(super) struct ChunkDecoder {
     position: Position,
     /// Bytes of the chunk that are still to come.
     remaining: u64,
-    dropped: usize,
+    /// Bytes of extensions and trailer fields.
+    overhead: usize,
+    /// The trailer fields as they came.
+    trailers: Vec<u8>,
 }
 
 impl ChunkDecoder {
     pub(super) const fn new() -> Self {
-        ChunkDecoder { position: Position::Size { digits: 0 }, remaining: 0, dropped: 0 }
+        let position = Position::Size { digits: 0 };
+        ChunkDecoder { position, remaining: 0, overhead: 0, trailers: Vec::new() }
     }
 
     pub(super) fn is_ended(&self) -> bool {
@@ -49,24 +57,49 @@ impl ChunkDecoder {
     }
 
     /// The data in these bytes, and whether any bytes follow the body.
-    pub(super) fn decode(&mut self, mut raw: Bytes) -> Result<(Bytes, bool), ChunkError> {
+    pub(super) fn decode(&mut self, raw: Bytes) -> Result<(Bytes, bool), ChunkError> {
         if self.position == Position::Data && !raw.is_empty() && self.remaining >= length(&raw) {
             self.take(length(&raw));
             return Ok((raw, false));
         }
-        let mut data = BytesMut::new();
-        while !raw.is_empty() && self.position != Position::Ended {
+        let mut data = BytesMut::with_capacity(raw.len());
+        let mut rest = &*raw;
+        while let [byte, after @ ..] = rest
+            && self.position != Position::Ended
+        {
             if self.position == Position::Data {
-                let most = usize::try_from(self.remaining).unwrap_or(usize::MAX).min(raw.len());
-                let part = raw.split_to(most);
-                data.extend_from_slice(&part);
-                self.take(length(&part));
+                let most = usize::try_from(self.remaining).unwrap_or(usize::MAX).min(rest.len());
+                let (part, after) = rest.split_at(most);
+                data.extend_from_slice(part);
+                self.take(u64::try_from(most).unwrap_or(u64::MAX));
+                rest = after;
             } else {
-                let byte = raw.split_to(1);
-                self.step(byte.first().copied().unwrap_or(0))?;
+                self.step(*byte)?;
+                rest = after;
             }
         }
-        Ok((data.freeze(), !raw.is_empty()))
+        Ok((data.freeze(), !rest.is_empty()))
+    }
+
+    /// The trailer fields of a body that has ended; [`None`] if it has none.
+    pub(super) fn take_trailers(&mut self) -> Result<Option<HeaderMap>, ChunkError> {
+        let raw = std::mem::take(&mut self.trailers);
+        if raw.is_empty() {
+            return Ok(None);
+        }
+        let mut fields = [httparse::EMPTY_HEADER; TRAILERS_MAX];
+        let Ok(httparse::Status::Complete((_, fields))) =
+            httparse::parse_headers(&raw, &mut fields)
+        else {
+            return Err(ChunkError);
+        };
+        let mut trailers = HeaderMap::with_capacity(fields.len());
+        for field in fields {
+            let name = HeaderName::from_bytes(field.name.as_bytes()).map_err(|_| ChunkError)?;
+            let value = HeaderValue::from_bytes(field.value).map_err(|_| ChunkError)?;
+            trailers.append(name, value);
+        }
+        Ok(Some(trailers))
     }
 
     fn take(&mut self, bytes: u64) {
@@ -89,11 +122,15 @@ impl ChunkDecoder {
             }
             (Position::Size { digits: 1.. } | Position::SizeSpace, b'\r') => Position::SizeEnd,
             (Position::Size { digits: 1.. } | Position::SizeSpace, b' ' | b'\t') => {
-                self.drop_byte(Position::SizeSpace)?
+                self.count_overhead()?;
+                Position::SizeSpace
             }
             (Position::Size { digits: 1.. } | Position::SizeSpace, b';') => Position::Extension,
             (Position::Extension, b'\r') => Position::SizeEnd,
-            (Position::Extension, byte) if byte != b'\n' => self.drop_byte(Position::Extension)?,
+            (Position::Extension, byte) if byte != b'\n' => {
+                self.count_overhead()?;
+                Position::Extension
+            }
             (Position::SizeEnd, b'\n') if self.remaining == 0 => Position::TrailerStart,
             (Position::SizeEnd, b'\n') => Position::Data,
             (Position::DataEnd, b'\r') => Position::DataEndLine,
@@ -101,18 +138,29 @@ impl ChunkDecoder {
             (Position::TrailerStart, b'\r') => Position::LastLine,
             (Position::Trailer, b'\r') => Position::TrailerEndLine,
             (Position::TrailerStart | Position::Trailer, byte) if byte != b'\n' => {
-                self.drop_byte(Position::Trailer)?
+                self.count_overhead()?;
+                self.trailers.push(byte);
+                Position::Trailer
             }
-            (Position::TrailerEndLine, b'\n') => Position::TrailerStart,
-            (Position::LastLine, b'\n') => Position::Ended,
+            (Position::TrailerEndLine, b'\n') => {
+                self.trailers.extend_from_slice(b"\r\n");
+                Position::TrailerStart
+            }
+            (Position::LastLine, b'\n') => {
+                if !self.trailers.is_empty() {
+                    self.trailers.extend_from_slice(b"\r\n");
+                }
+                Position::Ended
+            }
             _ => return Err(ChunkError),
         };
         Ok(())
     }
 
-    fn drop_byte(&mut self, position: Position) -> Result<Position, ChunkError> {
-        self.dropped = self.dropped.saturating_add(1);
-        if self.dropped > DROPPED_BYTES_MAX { Err(ChunkError) } else { Ok(position) }
+    /// Counts a byte of an extension or a trailer field.
+    fn count_overhead(&mut self) -> Result<(), ChunkError> {
+        self.overhead = self.overhead.saturating_add(1);
+        if self.overhead > OVERHEAD_BYTES_MAX { Err(ChunkError) } else { Ok(()) }
     }
 }
 
@@ -128,6 +176,10 @@ pub(super) fn end_of_chunked_head(read: &[u8]) -> Option<usize> {
         let rest = read.get(start..)?;
         let length = rest.iter().position(|byte| *byte == b'\n')?.saturating_add(1);
         let line = rest.get(..length).unwrap_or_default();
+        // hyper also takes lines that end without CR; where the head ends is left to it then.
+        if !line.ends_with(b"\r\n") {
+            return None;
+        }
         start = start.saturating_add(length);
         if matches!(line, b"\r\n") {
             break;
@@ -177,6 +229,25 @@ mod tests {
             assert_eq!(data, b"abc0123456789\n", "{piece}");
             assert!(ended && !excess, "{piece}");
         }
+        for (raw, expected) in [
+            (b"0\r\n\r\n".as_slice(), None),
+            (
+                b"0\r\na: b\r\nc:d \r\na: e\r\n\r\n",
+                Some("{\"a\": \"b\", \"a\": \"e\", \"c\": \"d\"}"),
+            ),
+        ] {
+            let mut decoder = ChunkDecoder::new();
+            decoder.decode(Bytes::from_static(raw)).unwrap();
+            let trailers = decoder.take_trailers().unwrap();
+            assert_eq!(trailers.map(|trailers| format!("{trailers:?}")).as_deref(), expected);
+        }
+        for raw in
+            [b"0\r\na b: c\r\n\r\n".as_slice(), b"0\r\na: b\r\n c\r\n\r\n", b"0\r\n: b\r\n\r\n"]
+        {
+            let mut decoder = ChunkDecoder::new();
+            decoder.decode(Bytes::from_static(raw)).unwrap();
+            assert!(decoder.take_trailers().is_err(), "{raw:?}");
+        }
         let (data, ended, _) = decode(b"5\r\nab", 100).unwrap();
         assert_eq!((data.as_slice(), ended), (b"ab".as_slice(), false), "it is incomplete");
         assert!(decode(b"0\r\n\r\nHTTP/1.1 200", 100).unwrap().2, "bytes follow");
@@ -184,7 +255,7 @@ mod tests {
 
     #[test]
     fn broken_framing_is_an_error() {
-        let long = [b"0\r\n".as_slice(), &[b'x'; DROPPED_BYTES_MAX + 1]].concat();
+        let long = [b"0\r\n".as_slice(), &[b'x'; OVERHEAD_BYTES_MAX + 1]].concat();
         for raw in [
             b"\r\nabc".as_slice(),
             b"x\r\n",
@@ -218,6 +289,8 @@ mod tests {
             b"HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, chunked\r\n\r\n",
             b"HTTP/1.1 103 Hints\r\ntransfer-encoding: chunked\r\n\r\n",
             b"HTTP/1.0 200 OK\r\ntransfer-encoding: chunked\r\n\r\n",
+            b"HTTP/1.1 200 OK\ntransfer-encoding: chunked\n\n3\r\nabc\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\n3\r\n\r\n",
             b"",
         ] {
             assert_eq!(end_of_chunked_head(other), None, "{other:?}");

@@ -69,7 +69,7 @@ pub(crate) enum ConnectError {
 
 impl ConnectError {
     /// Whether this machine is the reason (no descriptors, ports or memory), which says nothing about the host.
-    pub(super) fn is_local(&self) -> bool {
+    pub(crate) fn is_local(&self) -> bool {
         let source = match self {
             ConnectError::Unresolved(source)
             | ConnectError::Refused(source)

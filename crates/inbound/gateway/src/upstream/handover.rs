@@ -6,9 +6,9 @@
 //!
 //! - **Its response is long.** [`LongBody`](super::long_body::LongBody) reads the rest of the body and holds no more than
 //!   one piece of it. The connection is given to hyper again for its next request.
-//! - **The worker has many requests.** The head of a request is written without hyper if the connection is new. When the
-//!   response begins, hyper gets the connection. It writes a request like the first one, which is dropped, and reads
-//!   the response.
+//! - **The worker has many requests.** A request without a body is written without hyper if the connection is new.
+//!   Otherwise the connection is taken back when all of the request is written. When the response begins, hyper gets the
+//!   connection. It writes a request like the first one, which is dropped, and reads the response.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -24,11 +24,12 @@ use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{Builder, Connection, Parts, SendRequest};
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
+use tidegate_server::has_many_requests;
 use tokio::io::AsyncWriteExt as _;
 
 use super::connect::{BUFFER_BYTES, ConnectError};
 use super::transport::{Transport, TransportProgress};
-use crate::body::RequestBody;
+use crate::body::{BodyState, RequestBody};
 
 /// How often hyper is polled in a row for a response that has arrived: it writes, then reads, then answers.
 const RECEIVE_POLLS: usize = 3;
@@ -115,31 +116,42 @@ impl Http1Connection {
         }
     }
 
-    /// Sends a request without a body, and waits for its response without hyper.
+    /// Sends a request, and waits for its response without hyper once all of it is written. By value: hyper's handle
+    /// holds a block of its channel, 10 KiB, and is dropped for the wait.
     pub(super) async fn send_and_wait(
-        &mut self,
+        mut self,
         request: Request<RequestBody>,
-    ) -> Result<Response<Incoming>, SendFailure> {
+    ) -> Result<(Self, Response<Incoming>), SendFailure> {
         let method = request.method().clone();
+        let body = request.body().progress();
+        let is_complete = || {
+            body.as_ref().is_none_or(|body| body.state() == BodyState::Complete)
+                && has_many_requests()
+        };
         let mut sending = Box::pin(self.sender.try_send_request(request));
         let early = poll_fn(|cx| match sending.as_mut().poll(cx) {
             Poll::Ready(answered) => Poll::Ready(Some(answered)),
-            Poll::Pending => self.progress.poll_flushed(cx).map(|()| None),
+            Poll::Pending => match self.progress.poll_flushed(cx) {
+                // hyper buffers the end of a body in the same poll in which it is complete, and flushes it then.
+                Poll::Ready(()) if is_complete() => Poll::Ready(None),
+                Poll::Ready(()) | Poll::Pending => Poll::Pending,
+            },
         });
         if let Some(answered) = early.await {
-            return answered.map_err(SendFailure::of);
+            drop(sending);
+            return answered.map(|answered| (self, answered)).map_err(SendFailure::of);
         }
         self.handover.begin();
         let handed_over = poll_fn(|cx| self.handover.poll_take(cx)).await;
         let Some((mut transport, read_ahead)) = handed_over else {
-            return sending.await.map_err(SendFailure::of);
+            let answered = sending.await.map_err(SendFailure::of)?;
+            return Ok((self, answered));
         };
         drop(sending);
+        drop(self);
         transport.unread(&read_ahead);
         drop(read_ahead);
-        let (connection, answered) = receive(transport, method).await?;
-        *self = connection;
-        Ok(answered)
+        receive(transport, method).await
     }
 }
 

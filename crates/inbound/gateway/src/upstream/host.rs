@@ -257,16 +257,16 @@ impl ConnectionLease {
         request: &mut Option<Request<RequestBody>>,
     ) -> Result<Response<Incoming>, hyper::Error> {
         let sent = request.take().expect("a request is sent once");
-        let mut unsent = |mut error: TrySendError<Request<RequestBody>>| {
+        let unsent = |mut error: TrySendError<Request<RequestBody>>| {
             *request = error.take_message();
             error.into_error()
         };
         let upgrades = sent.headers().contains_key(UPGRADE);
-        let waits_bare = !upgrades && sent.body().is_empty();
+        let is_bare = !upgrades && sent.body().is_empty();
         if let Some(RequestSender::Bare(_)) = &self.sender
             && let Some(RequestSender::Bare(transport)) = self.sender.take()
         {
-            let connection = match waits_bare {
+            let connection = match is_bare {
                 true => {
                     // Boxed: otherwise the future of every request would have its size.
                     let sending = Box::pin(send_bare(transport, sent));
@@ -284,22 +284,25 @@ impl ConnectionLease {
                     connection.handover.allow_upgrade();
                 }
                 connection.progress.begin(!upgrades);
-                if waits_bare && has_many_requests() && connection.handover.is_possible() {
-                    let sending = Box::pin(connection.send_and_wait(sent));
-                    return sending.await.map_err(|failure| {
-                        *request = failure.unsent;
-                        failure.error
-                    });
+                if upgrades || !has_many_requests() || !connection.handover.is_possible() {
+                    return connection.sender.try_send_request(sent).await.map_err(unsent);
                 }
-                connection.sender.try_send_request(sent).await.map_err(&mut unsent)
             }
             Some(RequestSender::Shared(shared)) => {
-                shared.sender.try_send_request(sent).await.map_err(&mut unsent)
+                return shared.sender.try_send_request(sent).await.map_err(unsent);
             }
-            Some(RequestSender::Bare(_) | RequestSender::HandedOver(_)) | None => {
-                unreachable!("a lease sends one request")
-            }
+            Some(RequestSender::Bare(_) | RequestSender::HandedOver(_)) | None => {}
         }
+        let Some(RequestSender::Exclusive(connection)) = self.sender.take() else {
+            unreachable!("a lease sends one request")
+        };
+        let sending = Box::pin(connection.send_and_wait(sent));
+        let (connection, answered) = sending.await.map_err(|failure| {
+            *request = failure.unsent;
+            failure.error
+        })?;
+        self.sender = Some(RequestSender::Exclusive(connection));
+        Ok(answered)
     }
 
     /// Closes the connection after the response.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::io::AsyncReadExt as _;
@@ -60,6 +61,8 @@ pub(crate) struct LongBody {
     source: LongSource,
     handover: Arc<Handover>,
     framing: LongFraming,
+    /// The trailer fields that come after the data.
+    trailers: Option<HeaderMap>,
     read_bytes: usize,
 }
 
@@ -77,7 +80,7 @@ impl LongBody {
     /// A body on a connection that is about to be handed over.
     pub(super) fn new(body: Incoming, framing: LongFraming, handover: Arc<Handover>) -> Self {
         let source = LongSource::Hyper(body);
-        LongBody { source, handover, framing, read_bytes: READ_BYTES_MIN }
+        LongBody { source, handover, framing, trailers: None, read_bytes: READ_BYTES_MIN }
     }
 
     /// What is known about the rest of the body.
@@ -90,23 +93,24 @@ impl LongBody {
 
     /// Whether the body has ended.
     pub(crate) fn is_ended(&self) -> bool {
-        self.framing.is_ended()
+        self.framing.is_ended() && self.trailers.is_none()
     }
 
-    /// The next data; `None` at the end.
-    pub(crate) fn poll_data(
+    /// The next data, then the trailer fields if there are any; `None` at the end.
+    pub(crate) fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Bytes, GatewayBodyError>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, GatewayBodyError>>> {
         loop {
-            if self.is_ended() {
-                return Poll::Ready(None);
+            if self.framing.is_ended() {
+                return Poll::Ready(self.trailers.take().map(Frame::trailers).map(Ok));
             }
             match &mut self.source {
                 LongSource::Hyper(body) => match ready!(Pin::new(body).poll_frame(cx)) {
                     Some(Ok(frame)) => {
                         if let Ok(data) = frame.into_data() {
-                            return Poll::Ready(Some(Ok(self.count_decoded(data))));
+                            let data = self.count_decoded(data);
+                            return Poll::Ready(Some(Ok(Frame::data(data))));
                         }
                     }
                     Some(Err(error)) => self.source = LongSource::HandOver(Some(error)),
@@ -138,7 +142,7 @@ impl LongBody {
                     }
                     match self.decode(raw) {
                         Ok(data) if data.is_empty() => {}
-                        Ok(data) => return Poll::Ready(Some(Ok(data))),
+                        Ok(data) => return Poll::Ready(Some(Ok(Frame::data(data)))),
                         Err(error) => return self.fail(error),
                     }
                 }
@@ -161,7 +165,11 @@ impl LongBody {
         let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
         let decoded = self.framing.decode(raw).map_err(invalid);
         let (data, has_excess) = decoded.map_err(GatewayBodyError::Read)?;
-        if self.is_ended() {
+        if self.framing.is_ended() {
+            if let LongFraming::Chunked(decoder) = &mut self.framing {
+                let trailers = decoder.take_trailers().map_err(invalid);
+                self.trailers = trailers.map_err(GatewayBodyError::Read)?;
+            }
             let ended = std::mem::replace(&mut self.source, LongSource::Ended);
             // A connection with bytes that no response has is not used again.
             if let LongSource::Transport(transport) = ended
@@ -222,7 +230,7 @@ impl UpstreamBody {
     ) -> Poll<Option<Result<Frame<Bytes>, GatewayBodyError>>> {
         match self {
             UpstreamBody::Hyper(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
-            UpstreamBody::Long(body) => body.poll_data(cx).map_ok(Frame::data),
+            UpstreamBody::Long(body) => body.poll_frame(cx),
         }
     }
 

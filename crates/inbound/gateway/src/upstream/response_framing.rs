@@ -30,13 +30,15 @@ pub(super) fn check<B>(response: &mut Response<B>) -> ResponseFraming {
     }
 }
 
-/// Whether the body is chunked or has no coding (`identity`, of old servers). hyper has decoded the chunks.
+/// Whether the body is chunked once, or has no coding (`identity`, of old servers). hyper has decoded the chunks.
+/// Servers and clients disagree about any other list.
 fn has_known_codings(headers: &HeaderMap) -> bool {
     let lines = headers.get_all(TRANSFER_ENCODING).iter();
-    let mut codings = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
-    codings.all(|coding| {
-        let coding = coding.trim_ascii();
-        let is = |name: &str| coding.eq_ignore_ascii_case(name.as_bytes());
-        coding.is_empty() || is("chunked") || is("identity")
-    })
+    let codings = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
+    let mut codings = codings.map(<[u8]>::trim_ascii).filter(|coding| !coding.is_empty());
+    let only = codings.next();
+    let is_known = |coding: &[u8]| {
+        [b"chunked".as_slice(), b"identity"].iter().any(|known| coding.eq_ignore_ascii_case(known))
+    };
+    codings.next().is_none() && only.is_none_or(is_known)
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::Request;
-use tidegate_gateway::{HeadSettings, Size};
+use tidegate_gateway::{HeadSettings, Size, UpstreamProtocol};
 use tidegate_server::ConnectionLimits;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -79,6 +79,42 @@ async fn a_content_length_with_chunked_is_ignored_and_the_connection_is_closed()
         assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{answer}");
         let got = upstream.got();
         assert!(!got.contains("smuggled") && !got.contains("content-length"), "{got}");
+    }
+}
+
+#[tokio::test]
+async fn a_content_length_with_chunked_closes_the_connection_after_a_long_response_too() {
+    for path in ["/large", "/medium"] {
+        let upstream = Upstream::start().await;
+        let harness = Harness::open(to(&[upstream.url()]));
+        let answer = harness
+            .raw(&format!(
+                "POST {path} HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\ntransfer-encoding: chunked\r\n\r\n\
+                 0\r\n\r\nGET /smuggled HTTP/1.1\r\nhost: a\r\n\r\n"
+            ))
+            .await;
+        assert_eq!(answer.matches("HTTP/1.1 ").count(), 1);
+        assert_eq!(upstream.seen().len(), 1, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn trailer_fields_of_a_client_cannot_make_an_upstream_look_broken() {
+    for protocol in [UpstreamProtocol::Http1, UpstreamProtocol::Http2] {
+        let upstream = Upstream::start().await;
+        let mut settings = to(&[upstream.url()]);
+        settings.upstreams[0].protocol = protocol;
+        let harness = Harness::open(settings);
+        let answer = harness
+            .raw(
+                "POST /echo HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\
+                 trailer: x-check, connection\r\nconnection: close\r\n\r\n\
+                 3\r\nabc\r\n0\r\nconnection: x-a\r\nx-a: b\r\ntransfer-encoding: gzip\r\nx-check: sound\r\n\r\n",
+            )
+            .await;
+        assert!(answer.ends_with("abc"), "{answer}");
+        let trailers = upstream.last().trailers.unwrap();
+        assert_eq!((trailers.len(), trailers["x-check"].as_bytes()), (1, b"sound".as_slice()));
     }
 }
 
@@ -324,7 +360,15 @@ async fn a_length_beside_chunks_does_not_cut_a_response() {
 
 #[tokio::test]
 async fn a_transfer_coding_that_was_not_asked_for_is_a_bad_gateway() {
-    for coding in ["gzip, chunked", "gzip", "deflate,chunked", "chunked, gzip"] {
+    for coding in [
+        "gzip, chunked",
+        "gzip",
+        "deflate,chunked",
+        "chunked, gzip",
+        "chunked, chunked",
+        "identity, chunked",
+        "chunked\r\ntransfer-encoding: identity",
+    ] {
         let answer =
             format!("HTTP/1.1 200 OK\r\ntransfer-encoding: {coding}\r\n\r\n2\r\nab\r\n0\r\n\r\n");
         let upstream = RawUpstream::start(answer.leak()).await;

@@ -146,8 +146,28 @@ async fn a_chunked_response_is_complete_and_its_connection_is_used_again() {
 }
 
 #[tokio::test]
+async fn trailer_fields_that_were_not_announced_pass_over_http2() {
+    // Read at once by hyper, and as it comes by the gateway.
+    let short = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n";
+    for begin in [short.to_owned(), chunked("", 10_000, "")] {
+        let trailers = "0\r\nx-sum: 42\r\nconnection: x-a\r\ntransfer-encoding: gzip\r\n\
+                        content-length: 1\r\nx-a: 1\r\n\r\n";
+        let (url, connections) = serving(begin + trailers, false).await;
+        let harness = Harness::open(to(&[url]));
+        let reply = harness.two().await.send(Request::get("/"), "").await;
+        let trailers = reply.trailers.expect("there are trailer fields");
+        assert_eq!((trailers.len(), trailers["x-sum"].as_bytes()), (1, b"42".as_slice()));
+        // Over HTTP/1.1 only those that are announced may be sent.
+        let request = Request::get("/").header("te", "trailers");
+        let reply = harness.one().await.send(request, "").await;
+        assert!(reply.trailers.is_none() && !reply.body.is_empty());
+        assert_eq!((connections.load(Ordering::Relaxed), harness.gateway.read().broken), (1, 0));
+    }
+}
+
+#[tokio::test]
 async fn a_chunked_response_that_breaks_off_is_not_complete_for_the_client_either() {
-    for after in ["", "5\r\nab", "0\r\n", "x\r\n\r\n", "3\r\nabcd\r\n"] {
+    for after in ["", "5\r\nab", "0\r\n", "x\r\n\r\n", "3\r\nabcd\r\n", "0\r\na b: c\r\n\r\n"] {
         let (url, _) = serving(chunked("", 10_000, after), true).await;
         let harness = Harness::open(to(&[url]));
         let response = harness.one().await.begin(Request::get("/"), "");
@@ -187,12 +207,30 @@ async fn requests_that_wait_for_an_upstream_while_there_are_many_are_answered_as
             assert_eq!(client.send(Request::head("/medium"), "").await.body, "");
             assert_eq!(client.send(Request::get("/status/404"), "").await.status, 404);
             assert_eq!(client.send(Request::post("/echo"), "body").await.body, "body");
+            let long = "0123456789".repeat(30_000);
+            assert!(client.send(Request::post("/echo"), long.clone()).await.body == long);
+            assert_eq!(client.send(Request::post("/large"), "body").await.body.len(), 8 << 20);
             assert_eq!(client.send(Request::get("/large"), "").await.body.len(), 8 << 20);
             assert_eq!(client.send(Request::get("/trailers"), "").await.body, "part");
         }
     }
     assert_eq!(upstream.connections(), 1, "it is used again");
-    assert_eq!(upstream.seen().len(), 24, "each request was sent once");
+    assert_eq!(upstream.seen().len(), 32, "each request was sent once");
+    let chunked = harness
+        .raw(
+            "POST /echo HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\ntrailer: x-check\r\n\r\n\
+             3\r\nabc\r\n0\r\nx-check: sound\r\n\r\nGET /after HTTP/1.1\r\nhost: a\r\n\r\n",
+        )
+        .await;
+    // Without its head, the server does not know whether there was a length too.
+    assert!(chunked.ends_with("\r\n\r\nabc") && chunked.contains("connection: close"), "{chunked}");
+    assert_eq!(upstream.last().trailers.unwrap()["x-check"], "sound");
+    let expecting = Request::post("/echo").header("expect", "100-continue");
+    assert_eq!(harness.one().await.send(expecting, "body").await.body, "body");
+    let unwilling = Request::post("/unwilling").header("expect", "100-continue");
+    assert_eq!(harness.one().await.send(unwilling, "body").await.status, 417);
+    let broken = harness.one().await.send(Request::post("/break"), "body").await;
+    assert_eq!(broken.status, 502);
     let broken = harness.one().await.send(Request::get("/break"), "").await;
     assert_eq!(broken.status, 502);
     let response = harness.one().await.begin(Request::get("/slow"), "");

@@ -1,13 +1,22 @@
 //! Which connections are accepted, which worker serves them, and when they are closed.
 
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::fs;
+use std::future::{Ready, ready};
 use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use parking_lot::Mutex;
 use tempfile::TempDir;
 use tidegate_server::{
-    Address, ConnectionLimits, Endpoint, Keepalive, OpenError, Protocol, Server,
+    Address, ConnectionLimits, Endpoint, Keepalive, OpenError, Protocol, RequestBody, Server,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -278,4 +287,52 @@ async fn a_file_that_is_not_a_socket_is_left_alone() {
     let error = server.open(door, service).unwrap_err();
     assert!(matches!(error, OpenError::NotASocket { .. }), "{error}");
     assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
+}
+
+/// Responds at once, except that `/block` blocks the thread of the worker until it may go on.
+#[derive(Clone)]
+struct BlockingService {
+    arrived: Arc<AtomicBool>,
+    go: Arc<Mutex<Receiver<()>>>,
+}
+
+impl hyper::service::Service<Request<RequestBody>> for BlockingService {
+    type Response = Response<Full<Bytes>>;
+    type Error = Infallible;
+    type Future = Ready<Result<Self::Response, Infallible>>;
+
+    fn call(&self, request: Request<RequestBody>) -> Self::Future {
+        if request.uri().path() == "/block" {
+            self.arrived.store(true, Relaxed);
+            self.go.lock().recv().expect("the test lives");
+        }
+        ready(Ok(Response::new(Full::new(Bytes::from_static(b"served")))))
+    }
+}
+
+#[tokio::test]
+async fn a_burst_of_connections_waits_for_a_worker_that_is_busy() {
+    /// More than the queue of a worker.
+    const BURST: usize = 300;
+    let server = Server::start(workers(1)).unwrap();
+    let (go, went) = sync_channel(1);
+    let service = BlockingService { arrived: Arc::default(), go: Arc::new(Mutex::new(went)) };
+    let listening = server.open(endpoint(Protocol::Auto), service.clone()).unwrap().remove(0);
+    let mut blocking = tcp(&listening).await;
+    blocking.write_all(b"GET /block HTTP/1.1\r\nhost: test\r\n\r\n").await.unwrap();
+    until("the blocked worker", || service.arrived.load(Relaxed)).await;
+    let mut burst = Vec::new();
+    for _ in 0..BURST {
+        let mut stream = tcp(&listening).await;
+        let request = b"GET / HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n";
+        stream.write_all(request).await.unwrap();
+        burst.push(stream);
+    }
+    go.send(()).unwrap();
+    for mut stream in burst {
+        let mut response = String::new();
+        within("a response", stream.read_to_string(&mut response)).await.unwrap();
+        assert!(response.ends_with("served"), "{response}");
+    }
+    assert_eq!(listening.counts().refused, 0);
 }

@@ -13,9 +13,11 @@ use http::{HeaderValue, Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use hyper::service::Service;
+use parking_lot::Mutex;
 use tidegate_server::{BoundEndpoint, ConnectionLimits, Protocol, RequestBody, Server};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 
 use crate::client::{
     Client, Control, endpoint, limited, open, port_of, service, tcp, until, within, workers,
@@ -30,10 +32,16 @@ fn byte_at(position: usize) -> u8 {
     u8::try_from((position ^ (position >> 8) ^ (position >> 16)) & 0xff).unwrap_or(0)
 }
 
-/// A body of [`BYTES`], with or without a length.
+/// A body of which hyper has all before it is written, and what it returns at once: more than hyper buffers.
+const SHORT_BYTES: usize = 60_000;
+const SHORT_PIECE_BYTES: usize = 20_000;
+
+/// A body of numbered bytes, with or without a length.
 struct NumberedBody {
     position: usize,
-    /// Where it ends; before [`BYTES`] it breaks off.
+    length: usize,
+    piece: usize,
+    /// Where it ends; before its length it breaks off.
     end: usize,
     has_length: bool,
     /// Where it is silent for ever.
@@ -61,9 +69,9 @@ impl Body for NumberedBody {
         }
         if self.position >= self.end {
             let broken = io::Error::from(io::ErrorKind::ConnectionReset);
-            return Poll::Ready((self.end < BYTES).then_some(Err(broken)));
+            return Poll::Ready((self.end < self.length).then_some(Err(broken)));
         }
-        let end = (self.position + PIECE_BYTES).min(self.end);
+        let end = (self.position + self.piece).min(self.end);
         let data: Vec<u8> = (self.position..end).map(byte_at).collect();
         self.position = end;
         self.passed.fetch_add(1, Relaxed);
@@ -72,7 +80,7 @@ impl Body for NumberedBody {
 
     fn size_hint(&self) -> SizeHint {
         match self.has_length {
-            true => SizeHint::with_exact(u64::try_from(BYTES - self.position).unwrap_or(0)),
+            true => SizeHint::with_exact(u64::try_from(self.length - self.position).unwrap_or(0)),
             false => SizeHint::new(),
         }
     }
@@ -85,6 +93,12 @@ struct NumberService {
     passed: Arc<AtomicUsize>,
     /// Bodies that exist.
     alive: Arc<AtomicUsize>,
+    /// The paths of all requests.
+    seen: Arc<Mutex<Vec<String>>>,
+    /// The body of a request that is read after its response.
+    kept: Arc<Mutex<Option<RequestBody>>>,
+    /// Lets requests go that wait.
+    go: Arc<watch::Sender<bool>>,
 }
 
 impl Service<Request<RequestBody>> for NumberService {
@@ -96,13 +110,24 @@ impl Service<Request<RequestBody>> for NumberService {
         let this = self.clone();
         Box::pin(async move {
             let path = request.uri().path().to_owned();
-            if !path.contains("unread") {
+            this.seen.lock().push(path.clone());
+            if path.contains("keep") {
+                *this.kept.lock() = Some(request.into_body());
+            } else if !path.contains("unread") {
                 drop(request.into_body().collect().await);
             }
+            if path.contains("wait") {
+                this.seen.lock().push("waits".into());
+                drop(this.go.subscribe().wait_for(|go| *go).await);
+            }
             this.alive.fetch_add(1, Relaxed);
+            let is_short = path.contains("short");
+            let length = if is_short { SHORT_BYTES } else { BYTES };
             let body = NumberedBody {
                 position: 0,
-                end: if path.contains("broken") { BYTES / 2 } else { BYTES },
+                length,
+                piece: if is_short { SHORT_PIECE_BYTES } else { PIECE_BYTES },
+                end: if path.contains("broken") { length / 2 } else { length },
                 has_length: path.contains("length"),
                 silent_at: path.contains("silent").then_some(200_000),
                 passed: this.passed,
@@ -135,6 +160,15 @@ impl NumberService {
     /// Forgets the pieces of earlier responses. Called before a request that is to block.
     fn begin(&self) {
         self.passed.store(0, Relaxed);
+    }
+
+    fn has_seen(&self, path: &str) -> bool {
+        self.seen.lock().iter().any(|seen| seen == path)
+    }
+
+    /// How many requests have been read and wait.
+    fn waiting(&self) -> usize {
+        self.seen.lock().iter().filter(|seen| *seen == "waits").count()
     }
 }
 
@@ -267,6 +301,125 @@ async fn a_long_response_is_whole_after_a_request_with_a_body() {
             until_blocked(&service).await;
             reader.whole_response().await;
         }
+    }
+}
+
+/// A request whose end depends on which of two fields a server believes; what another server takes for a second
+/// request follows.
+fn ambiguous(path: &str) -> String {
+    format!(
+        "POST {path} HTTP/1.1\r\nhost: test\r\ncontent-length: 4\r\ntransfer-encoding: chunked\r\n\r\n\
+         0\r\n\r\nGET /smuggled/length HTTP/1.1\r\nhost: test\r\n\r\n"
+    )
+}
+
+#[tokio::test]
+async fn a_length_beside_chunks_closes_the_connection_after_a_long_response() {
+    let (_server, listening, service) = start();
+    for path in ["/length", "/chunks"] {
+        let mut reader = Reader { stream: tcp(&listening).await, bytes: Vec::new() };
+        service.begin();
+        reader.stream.write_all(ambiguous(path).as_bytes()).await.unwrap();
+        until_blocked(&service).await;
+        let head = reader.whole_response().await;
+        assert!(head.contains("connection: close"), "{head}");
+        assert!(!reader.fill().await, "the connection is closed");
+    }
+    assert!(!service.has_seen("/smuggled/length"));
+}
+
+#[tokio::test]
+async fn chunks_without_a_length_keep_the_connection_after_a_long_response() {
+    let (_server, listening, service) = start();
+    for path in ["/length", "/chunks"] {
+        let mut reader = Reader { stream: tcp(&listening).await, bytes: Vec::new() };
+        service.begin();
+        let request = ambiguous(path).replace("content-length: 4\r\n", "");
+        reader.stream.write_all(request.as_bytes()).await.unwrap();
+        until_blocked(&service).await;
+        let head = reader.whole_response().await;
+        assert!(!head.contains("connection: close"), "{head}");
+        reader.whole_response().await;
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_is_read_after_its_response_does_not_end_the_body_of_the_next_request() {
+    let (_server, listening, service) = start();
+    let mut reader = Reader { stream: tcp(&listening).await, bytes: Vec::new() };
+    let body = "GET /smuggled/length HTTP/1.1\r\nhost: test\r\n\r\n";
+    let requests = format!(
+        "POST /keep/short/length HTTP/1.1\r\nhost: test\r\ncontent-length: 5\r\n\r\nhello\
+         POST /unread/length HTTP/1.1\r\nhost: test\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    reader.stream.write_all(requests.as_bytes()).await.unwrap();
+    reader.response().await;
+    until("the second request", || service.has_seen("/unread/length")).await;
+    until_blocked(&service).await;
+    let kept = service.kept.lock().take().expect("the body is kept");
+    assert_eq!(kept.collect().await.unwrap().to_bytes(), "hello");
+    reader.whole_response().await;
+    // The server may have closed the connection already.
+    drop(reader.stream.write_all(body.as_bytes()).await);
+    drop(reader.stream.shutdown().await);
+    while within("the end", reader.stream.read_buf(&mut reader.bytes)).await.unwrap_or(0) > 0 {}
+    assert!(!service.has_seen("/smuggled/length"), "a body was read as a request");
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_gets_no_answers_to_further_requests() {
+    const REQUESTS: usize = 400;
+    let (_server, listening, service) = start();
+    let mut reader = Reader { stream: tcp(&listening).await, bytes: Vec::new() };
+    reader.stream.write_all(&request("/short/length", "").repeat(REQUESTS)).await.unwrap();
+    until_blocked(&service).await;
+    let answered = service.seen.lock().len();
+    assert!(answered < REQUESTS, "all were answered: the server holds their responses");
+    for _ in 0..REQUESTS {
+        assert_eq!(reader.response().await.1.len(), SHORT_BYTES);
+    }
+}
+
+#[tokio::test]
+async fn requests_with_bodies_that_wait_while_there_are_many_are_answered_as_usual() {
+    let (_server, listening, service) = start();
+    let mut crowd = Client::two(tcp(&listening).await).await;
+    let waiting: Vec<_> =
+        (0..MANY).map(|_| tokio::spawn(crowd.send("/wait/short/length"))).collect();
+    until("many requests", || service.waiting() == MANY).await;
+    let post =
+        |fields: &str| format!("POST /wait/short/length HTTP/1.1\r\nhost: test\r\n{fields}\r\n");
+    let more = "GET /short/chunks HTTP/1.1\r\nhost: test\r\n\r\n";
+    let mut readers = Vec::new();
+    for (head, body, is_kept) in [
+        (post("content-length: 5\r\n"), format!("hello{more}"), true),
+        (post("content-length: 5\r\nconnection: close\r\n"), format!("hello{more}"), false),
+        // Only hyper knew whether there was a length too.
+        (post("transfer-encoding: chunked\r\n"), format!("5\r\nhello\r\n0\r\n\r\n{more}"), false),
+        (
+            post("content-length: 4\r\ntransfer-encoding: chunked\r\n"),
+            format!("0\r\n\r\n{more}"),
+            false,
+        ),
+    ] {
+        let mut reader = Reader { stream: tcp(&listening).await, bytes: Vec::new() };
+        reader.stream.write_all(head.as_bytes()).await.unwrap();
+        reader.stream.write_all(body.as_bytes()).await.unwrap();
+        readers.push((reader, is_kept));
+    }
+    until("their bodies", || service.waiting() == MANY + readers.len()).await;
+    service.go.send_replace(true);
+    for (mut reader, is_kept) in readers {
+        let (head, body) = reader.response().await;
+        assert_eq!((body.len(), head.contains("connection: close")), (SHORT_BYTES, !is_kept));
+        match is_kept {
+            true => assert_eq!(reader.response().await.1.len(), SHORT_BYTES),
+            false => assert!(!reader.fill().await, "the connection is closed"),
+        }
+    }
+    for response in waiting {
+        assert_eq!(within("a response", response).await.unwrap().unwrap().status(), 200);
     }
 }
 
@@ -410,16 +563,19 @@ async fn a_server_that_stops_while_there_are_many_answers_them_all() {
     let (service, mut control) = service();
     let listening = open(&server, endpoint(Protocol::Auto), service);
     let many = occupy(&listening, &mut control).await;
+    let mut idle = Client::two(tcp(&listening).await).await;
+    assert_eq!(idle.text("/idle").await, "/idle");
     let mut reader = Reader { stream: tcp(&listening).await, bytes: Vec::new() };
     reader.stream.write_all(&request("/slow-one", "")).await.unwrap();
     control.slow_request().await;
     let stopping = tokio::spawn(server.stop(Duration::from_secs(60)));
-    until("the end of listening", || std::net::TcpStream::connect(port_of(&listening)).is_err())
-        .await;
+    // The worker tells all of its connections at once.
+    idle.closed().await;
+    assert!(std::net::TcpStream::connect(port_of(&listening)).is_err(), "it listens no more");
     control.let_go();
-    let (_, body) = reader.response().await;
+    let (head, body) = reader.response().await;
     assert_eq!(body, b"/slow-one");
-    // The listener may end before this connection learns of the stop, so that its head need not announce the close.
+    assert!(head.contains("connection: close"), "{head}");
     assert!(!reader.fill().await, "the connection is closed");
     drop(many);
     assert_eq!(within("the stop", stopping).await.unwrap(), 0);

@@ -146,7 +146,8 @@ impl PagesTarget {
         }
         if kind.starts_with("text/csv") {
             let text = String::from_utf8_lossy(&body);
-            if let Some(cell) = text.split(['\n', ',']).find(|cell| is_formula(cell)) {
+            let found = cells(&text).into_iter().find(|cell| is_formula(cell));
+            if let Some(cell) = found {
                 return fail(format!("{cell:?} is a formula"));
             }
         }
@@ -163,9 +164,33 @@ impl PagesTarget {
     }
 }
 
+/// The cells of a table: separated by commas and ends of lines outside of quotes.
+fn cells(table: &str) -> Vec<String> {
+    let mut cells = vec![String::new()];
+    let mut quoted = false;
+    let mut rest = table.chars().peekable();
+    while let Some(char) = rest.next() {
+        let is_escaped = quoted && char == '"' && rest.peek() == Some(&'"');
+        match char {
+            '"' if is_escaped => rest.next().into_iter().for_each(|quote| push(&mut cells, quote)),
+            '"' => quoted = !quoted,
+            ',' | '\n' if !quoted => cells.push(String::new()),
+            '\r' if !quoted => {}
+            other => push(&mut cells, other),
+        }
+    }
+    cells
+}
+
+fn push(cells: &mut [String], char: char) {
+    if let Some(cell) = cells.last_mut() {
+        cell.push(char);
+    }
+}
+
 /// Whether a spreadsheet would take a cell for a formula.
 fn is_formula(cell: &str) -> bool {
-    cell.trim_start_matches('"').starts_with(['=', '@', '\t', '\r'])
+    cell.starts_with(['=', '@', '\t', '\r'])
 }
 
 impl Target for PagesTarget {

@@ -9,10 +9,10 @@ use std::collections::{BinaryHeap, HashMap};
 
 use foldhash::fast::FixedState;
 use tidegate_algorithms::{Nanos, Retry, Timestamp};
-use tidegate_engine::Request;
 
+use super::habits::{CallerKeys, ClientHabits};
 use super::pending::{PendingRequests, RequestRef};
-use super::rule_set::{RuleSet, SetAnswer, hash_entries};
+use super::rule_set::{RuleSet, SetAnswer};
 
 /// The most callers that wait at a time; further ones insist.
 const WAITING_MAX: usize = 1_000_000;
@@ -43,19 +43,26 @@ impl ObedientClients {
         }
     }
 
-    /// Sends a request of the log, unless its caller waits. `domains` are the names of all domains.
-    pub(crate) fn send(&mut self, request: &RequestRef<'_>, domains: &[String]) {
+    /// Sends a request of the log, unless its caller waits. `domains` are the names of all domains. With habits, callers
+    /// wait that have the habit; otherwise all.
+    pub(crate) fn send(
+        &mut self,
+        request: &RequestRef<'_>,
+        domains: &[String],
+        habits: Option<&ClientHabits>,
+    ) {
         let now = request.terms().time;
         self.retry_until(now, domains);
         let domain = request.domain(domains);
-        let caller = request.with_request(domain, caller_of);
-        if self.waiting.contains_key(&caller) {
+        let keys = request.with_request(domain, CallerKeys::of);
+        if keys.all().any(|caller| self.waiting.contains_key(&caller)) {
             self.dropped += 1;
             return;
         }
         let terms = request.terms();
         let answer = request.with_request(domain, |request| self.rules.decide(request, terms));
-        if !answer.admitted {
+        let caller = keys.refused(&answer);
+        if !answer.admitted && habits.is_none_or(|habits| habits.waits(caller)) {
             self.wait(caller, &answer, now, || (request.alone(), request.domain_index()));
         }
     }
@@ -97,10 +104,4 @@ impl ObedientClients {
         self.requests.insert(caller, request());
         self.retries.push(Reverse((until, caller)));
     }
-}
-
-/// The caller of a request: all of its descriptors.
-fn caller_of(request: &Request<'_>) -> u64 {
-    let hashes = request.descriptors.iter().map(|descriptor| hash_entries(descriptor.entries));
-    hashes.fold(0, |all, one| all.rotate_left(9) ^ one)
 }

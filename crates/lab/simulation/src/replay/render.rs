@@ -133,15 +133,22 @@ impl ReplayReport {
         if let Some(obedient) = &self.obedient {
             add("new, clients wait", obedient);
         }
+        if let Some(expected) = &self.expected {
+            add("new, clients as before", expected);
+        }
         table
     }
 
     fn bounds(&self) -> Option<String> {
         let obedient = self.obedient.as_ref()?;
+        let expected = self.expected.as_ref().map(|expected| {
+            format!("; {} if clients do as before", percent(expected.refused_share))
+        });
         Some(format!(
-            "The new rules refuse between {} (clients wait as they are asked to) and {} (clients send as logged).",
+            "The new rules refuse between {} (clients wait as they are asked to) and {} (clients send as logged){}.",
             percent(obedient.refused_share.min(self.new.refused_share)),
             percent(self.new.refused_share.max(obedient.refused_share)),
+            expected.unwrap_or_default(),
         ))
     }
 

@@ -205,6 +205,8 @@ pub struct ReplayReport {
     pub old: Option<SetResult>,
     /// The new rules, with clients that wait.
     pub obedient: Option<SetResult>,
+    /// The new rules, with clients that wait or insist as they did under the old rules: the prediction.
+    pub expected: Option<SetResult>,
     /// Every limit that was met.
     pub limits: Vec<LimitRow>,
     /// Requests that flip.
@@ -253,6 +255,7 @@ impl ReplayReport {
             new: set_result(&sides.new),
             old: sides.old.as_ref().map(set_result),
             obedient: sides.obedient.as_ref().map(|obedient| set_result(&obedient.rules)),
+            expected: sides.expected.as_ref().map(|expected| set_result(&expected.rules)),
             limits: limit_rows(&sides.new, sides.old.as_ref()),
             flips: sides.old.as_ref().map(|_| flip_report(sides, &name)),
             worst: worst_callers(&sides.new, &name),

@@ -104,6 +104,8 @@ pub(crate) struct SetAnswer {
     pub(crate) retry: Retry,
     /// The index of the descriptor that was refused.
     pub(crate) descriptor: usize,
+    /// Whether the limit that refused has a counter for each caller.
+    pub(crate) per_caller: bool,
     pub(crate) switched_or_undecided: bool,
 }
 
@@ -245,6 +247,9 @@ impl RuleSet {
             admitted,
             retry: verdict.retry(),
             descriptor: descriptor.unwrap_or(0),
+            per_caller: refused
+                .and_then(|ruling| self.limits.get(ruling.limit?.index()))
+                .is_some_and(|limit| limit.per_caller),
             switched_or_undecided: verdict.undecided().is_some() || verdict.is_switched_off(),
         }
     }

@@ -11,6 +11,7 @@ use tidegate_insight::{DecisionRecord, RecordedVerdict};
 
 use super::describe::{DescriptorWriter, RequestDescriber};
 use super::flips::Flips;
+use super::habits::{CallerKeys, ClientHabits};
 use super::logged_request::{LoggedRequest, TimeResolution};
 use super::obedient::ObedientClients;
 use super::order::RequestOrder;
@@ -143,6 +144,9 @@ pub(crate) struct Sides {
     pub(crate) new: RuleSet,
     pub(crate) old: Option<RuleSet>,
     pub(crate) obedient: Option<ObedientClients>,
+    /// Clients that wait or insist as they did under the old rules.
+    pub(crate) expected: Option<ObedientClients>,
+    pub(crate) habits: ClientHabits,
     pub(crate) flips: Flips,
     pub(crate) timeline: Timeline,
     pub(crate) domains: Vec<String>,
@@ -407,17 +411,18 @@ impl Sides {
         clients: ClientModel,
     ) -> Result<Self, ConfigError> {
         let old = against.map(|old| RuleSet::new(old, Detail::Counts)).transpose()?;
-        let obedient = match clients {
-            ClientModel::AsLogged => None,
-            ClientModel::Both => {
-                let rules = RuleSet::new(Arc::clone(&rules), Detail::Counts)?;
-                Some(ObedientClients::new(rules))
-            }
+        let model = || -> Result<_, ConfigError> {
+            Ok(ObedientClients::new(RuleSet::new(Arc::clone(&rules), Detail::Counts)?))
         };
+        let both = clients == ClientModel::Both;
+        let obedient = both.then(model).transpose()?;
+        let expected = (both && old.is_some()).then(model).transpose()?;
         Ok(Sides {
             new: RuleSet::new(rules, Detail::Everything)?,
             old,
             obedient,
+            expected,
+            habits: ClientHabits::default(),
             flips: Flips::default(),
             timeline: Timeline::default(),
             domains: Vec::new(),
@@ -440,13 +445,14 @@ impl Sides {
         self.first.get_or_insert(terms.time);
         self.last = self.last.max(terms.time);
         self.logged_refused += u64::from(terms.refused);
-        let Sides { new, old, flips, timeline, log, .. } = self;
+        let Sides { new, old, flips, timeline, log, habits, .. } = self;
         request.with_request(request.domain(domains), |decided| {
             let answer = new.decide(decided, terms);
             let before = old.as_mut().map(|old| old.decide(decided, terms));
             timeline.count(terms.time, !answer.admitted, before.is_some_and(|one| !one.admitted));
             if let Some(before) = before {
                 flips.count(decided, &before, &answer, terms.time);
+                habits.observe(&CallerKeys::of(decided), &before, terms.time);
             }
             let compared = before.unwrap_or(answer);
             let logged = match terms.logged {
@@ -464,7 +470,10 @@ impl Sides {
             log.different += u64::from(logged != compared.admitted);
         });
         if let Some(obedient) = &mut self.obedient {
-            obedient.send(request, domains);
+            obedient.send(request, domains, None);
+        }
+        if let Some(expected) = &mut self.expected {
+            expected.send(request, domains, Some(&self.habits));
         }
     }
 }
