@@ -7,6 +7,7 @@ use clap_complete::Shell;
 use tidegate_simulation::OverloadArguments;
 
 use crate::config::ConfigArgs;
+use crate::control::ControlCommand;
 use crate::demo::flood::FloodArgs;
 use crate::demo::forward::ForwardDemoArgs;
 use crate::demo::throttled::ThrottledArgs;
@@ -85,6 +86,14 @@ pub(crate) enum Command {
     /// rules at once.
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(ServeArgs),
+    /// Keep limits of many clients in a database, and publish them as signed files on a beat.
+    ///
+    /// docs/control-plane.md explains how the parts work together.
+    #[command(after_help = CONTROL_EXAMPLES)]
+    Control {
+        #[command(subcommand)]
+        command: ControlCommand,
+    },
     /// Send records at the pace that throttled services allow: a durable queue, shared capacity, forecasts.
     #[command(after_help = FORWARD_EXAMPLES)]
     Forward {
@@ -223,6 +232,13 @@ Examples:
 
 `tidegate config show` says what is in effect, and why.
 Exit codes: 0 stopped, 1 configuration or rules have problems, 2 it could not start.";
+
+const CONTROL_EXAMPLES: &str = "\
+Examples:
+  tidegate control init --data-dir control --token-file admin.token
+  tidegate control serve --data-dir control
+  tidegate control apply rules/ --why 'the first rules' --token-file admin.token
+  tidegate control override set api/clients acme rate=500 --token-file admin.token";
 
 const FORWARD_EXAMPLES: &str = "\
 Examples:

@@ -14,6 +14,7 @@ mod descriptor;
 
 mod completions;
 pub mod config;
+mod control;
 mod cross_check;
 mod debug_client;
 mod demo;
@@ -87,6 +88,7 @@ fn run_command(command: Command, out: &mut Output) -> Result<Exit, Failure> {
             ConfigCommand::Reference { part } => print(config::reference::text(part), out),
         },
         Command::Keys { command: KeysCommand::New { name, plan } } => keys::run(&name, &plan, out),
+        Command::Control { command } => control::run(command, out),
         Command::Explain(args) => explain::run(&args, out),
         Command::Forward { command } => forward::run(command, out),
         #[cfg(feature = "top")]

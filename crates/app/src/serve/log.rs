@@ -44,7 +44,7 @@ impl std::fmt::Debug for LogLevelHandle {
 }
 
 /// Starts to log. Fails if the process logs already.
-pub(super) fn start(log: &Log) -> Result<LogLevelHandle, String> {
+pub(crate) fn start(log: &Log) -> Result<LogLevelHandle, String> {
     let level = log.level.as_str();
     let (filter, handle) = reload::Layer::new(filter(level)?);
     let registry = tracing_subscriber::registry().with(filter);
