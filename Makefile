@@ -5,7 +5,7 @@ export CARGO_TERM_PROGRESS_WHEN ?= never
 WATCHED = CARGO_TERM_PROGRESS_WHEN=auto
 
 # What is optional and tested nevertheless.
-OPTIONAL = tidegate/capacity-etcd,tidegate/capacity-postgres,tidegate/capacity-s3,tidegate/capacity-sqlite,tidegate/client,tidegate/forwarder,tidegate-client/reqwest,tidegate-client/slices,tidegate/pacer,tidegate/protection,tidegate/queue-postgres,tidegate/queue-redis,tidegate/redis,tidegate-rls/proto
+OPTIONAL = tidegate/capacity-etcd,tidegate/capacity-postgres,tidegate/capacity-s3,tidegate/capacity-sqlite,tidegate/client,tidegate/control,tidegate/forwarder,tidegate-client/reqwest,tidegate-client/slices,tidegate/pacer,tidegate/protection,tidegate/queue-postgres,tidegate/queue-redis,tidegate/redis,tidegate-rls/proto
 
 # The release whose nodes a new one has to share a Redis with, and where it is checked out.
 OLD ?= 8b8d2fd
@@ -80,7 +80,7 @@ docs: ## Build the API docs, warnings are errors
 
 features: ## Check the library with each of its features alone
 	$(CARGO) check --locked --quiet -p tidegate --no-default-features
-	for feature in layer protection pacer client queue queue-redis capacity capacity-sqlite capacity-postgres capacity-etcd capacity-s3 forwarder redis; do \
+	for feature in layer protection pacer client control queue queue-redis capacity capacity-sqlite capacity-postgres capacity-etcd capacity-s3 forwarder redis; do \
 		$(CARGO) check --locked --quiet -p tidegate --no-default-features --features $$feature || exit 1; \
 	done
 

@@ -21,6 +21,7 @@ use crate::rules::load::DEFAULT_PATH;
 use crate::rules::report::ReportArgs;
 use crate::serve::ServeArgs;
 use crate::simulate::traffic::TrafficArgs;
+use crate::snapshot::SnapshotCommand;
 #[cfg(feature = "top")]
 use crate::top::TopArgs;
 use crate::version;
@@ -69,6 +70,12 @@ pub(crate) enum Command {
     Keys {
         #[command(subcommand)]
         command: KeysCommand,
+    },
+    /// Look at the snapshot files of a control plane, offline.
+    #[command(after_help = SNAPSHOT_EXAMPLES)]
+    Snapshot {
+        #[command(subcommand)]
+        command: SnapshotCommand,
     },
     /// Serve decisions: Envoy's rate limit service, an HTTP API, a gateway, metrics.
     ///
@@ -208,11 +215,18 @@ Examples:
   tidegate keys new acme pro
   tidegate keys new acme pro | sed -n 's/^line: //p' >> keys.txt    keep the line, forget the key";
 
+const SNAPSHOT_EXAMPLES: &str = "\
+Examples:
+  tidegate snapshot inspect /srv/snapshots/main/all/snapshot
+  tidegate snapshot verify snapshot --join join.json
+  tidegate snapshot lookup snapshot --domain api --table clients acme";
+
 const SERVE_EXAMPLES: &str = "\
 Examples:
   tidegate serve --rules rules/
   tidegate serve --config tidegate.yaml --log-level debug
   tidegate serve --rules rules/ --gateway gateway.yaml
+  tidegate serve --control join.json --set data_dir=/var/lib/tidegate
   tidegate serve --rules shop.yaml --grpc unix:/run/tidegate.sock --http 127.0.0.1:8080
   RUNTIME_ROOT=/srv/runtime/current tidegate serve --compat
 

@@ -27,6 +27,7 @@ mod packet_filter;
 mod rules;
 mod serve;
 mod simulate;
+mod snapshot;
 #[cfg(feature = "top")]
 mod top;
 mod version;
@@ -93,6 +94,7 @@ fn run_command(command: Command, out: &mut Output) -> Result<Exit, Failure> {
         #[cfg(feature = "top")]
         Command::Top(args) => top::run(&args, out),
         Command::Guard(args) => guard::run(&args, out),
+        Command::Snapshot { command } => snapshot::run(&command, out),
         Command::Serve(args) => serve::run(&args, out),
         Command::Demo(args) => demo::run(&args, out),
         Command::DemoApi(args) => demo_api::run(&args, out),

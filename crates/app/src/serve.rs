@@ -9,6 +9,7 @@ pub(crate) mod notify;
 mod traces;
 
 mod changes_file;
+mod control;
 mod decision_log;
 mod decision_samples;
 mod engine;
@@ -48,6 +49,7 @@ use tokens::DoorTokens;
 pub(crate) use tokens::access_tokens;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
@@ -63,6 +65,7 @@ use crate::demo_api;
 use crate::exit::{Complaint, Exit, Failure};
 use crate::output::Output;
 use connections::GuardSwitch;
+use control::ControlPlane;
 pub use decision_log::DECISION_METRICS;
 use doors::Doors;
 use engine::EngineParts;
@@ -86,6 +89,12 @@ pub(crate) struct ServeArgs {
     /// Serve the demo API too, for the gateway to stand in front of.
     #[arg(long, value_name = "ADDR", num_args = 0..=1, require_equals = true, default_missing_value = "127.0.0.1:9000")]
     demo_api: Option<SocketAddr>,
+    /// Take the rules from the control plane that this join file names, instead of rule files. Needs `data_dir`.
+    #[arg(long, value_name = "FILE")]
+    control: Option<PathBuf>,
+    /// The id of this node at the control plane. Default: the name of the host and a hash of `data_dir`.
+    #[arg(long, value_name = "NAME", requires = "control")]
+    node: Option<String>,
 }
 
 /// Serves until a signal stops it.
@@ -194,6 +203,8 @@ struct Service<S> {
     /// The list of networks that flood, unless it is off.
     floods: Option<Arc<Floods>>,
     rules: Watch,
+    /// Where the rules come from, if not from files. Dropped before the watch that it hands snapshots to.
+    control: Option<ControlPlane>,
     /// The access tokens of the doors, which the watch of the configuration replaces.
     tokens: DoorTokens,
     /// The watch of the configuration, if that is a file.
@@ -205,9 +216,11 @@ struct Service<S> {
 
 impl<S: ServiceStore> Service<S> {
     fn start(start: Start<'_>, store: S, has_traces: bool) -> Result<Self, Failure> {
-        let Start { config, input, log_level, .. } = start;
+        let Start { config, input, log_level, args } = start;
         let engine = EngineParts::new(config, store, has_traces)?;
         let store_task = S::start_background(&engine.engine);
+        // First: the gateway may name the file of API keys that it writes.
+        let control = ControlPlane::start(config, args)?;
         let floods = Floods::start(config)?;
         let gateway = GatewayService::start(config, &engine, floods.clone())?;
         let nodes = FleetNodes::open(config)?;
@@ -221,7 +234,7 @@ impl<S: ServiceStore> Service<S> {
         let board = Switchboard::new(Arc::clone(&engine.engine), protection)
             .with_connections(Arc::new(guard_switch));
         let switches = Switches::start(&config.switches, Arc::new(board));
-        let rules = rules::start(config, &engine)?;
+        let rules = rules::start(config, &engine, control.as_ref(), switches.board())?;
         let tokens = DoorTokens::of(config)?;
         let restart = restart::start(config, input, tokens.clone())?;
         Ok(Service {
@@ -233,6 +246,7 @@ impl<S: ServiceStore> Service<S> {
             connections,
             floods,
             rules,
+            control,
             tokens,
             restart,
             log_level,
@@ -263,8 +277,8 @@ impl<S: ServiceStore> Service<S> {
 
     /// Ends the watches and the background tasks, and closes the store.
     async fn stop(self) {
-        let Service { engine, store_task, gateway, nodes, rules, restart, .. } = self;
-        drop((restart, rules, gateway));
+        let Service { engine, store_task, gateway, nodes, rules, control, restart, .. } = self;
+        drop((restart, control, rules, gateway));
         if let Some(decisions) = &engine.decisions {
             decisions.flush();
         }

@@ -43,6 +43,7 @@
 //! | `protection` | `protection`: a gate and shedders for overload; with `layer`, a tower layer for them | `protection` |
 //! | `pacer` | `pacer`: calls that leave at the pace their receiver allows | `pacer` |
 //! | `client` | `client`: a tower layer for outgoing calls that keep to the limits of their targets | |
+//! | `control` | `control`: rules from a control plane, as signed snapshots read on a beat | |
 //! | `queue` | `queue`: a durable queue of records that are sent later | `queue` |
 //! | `queue-postgres` | the same in PostgreSQL, for several processes | |
 //! | `capacity` | `capacity`: shares of a throttled service's capacity, under leases | `capacity` |
@@ -70,8 +71,9 @@ pub use tidegate_engine::{
 };
 // Rules and modes.
 pub use tidegate_engine::{
-    Domain, Explanation, LimitId, LimiterKind, MatchOutcome, Mode, Options, Percent, Report, Rule,
-    RuleId, RuleLimit, Snapshot, Source, Target, Unit, UnknownTarget, WhenOver, compile,
+    Domain, Explanation, LimitId, LimiterKind, MatchOutcome, Mode, Options, Percent, Report, Rows,
+    Rule, RuleId, RuleLimit, Snapshot, Source, Target, Unit, UnknownTarget, WhenOver, compile,
+    compile_with_rows,
 };
 
 /// Where counters live: in memory, or in Redis with the feature `redis`.
@@ -98,6 +100,10 @@ pub use tidegate_pacer as pacer;
 /// Outgoing HTTP calls that keep to the limits of the services they call.
 #[cfg(feature = "client")]
 pub use tidegate_client as client;
+
+/// Rules from a control plane: signed snapshots, read on a beat and kept on disk.
+#[cfg(feature = "control")]
+pub use tidegate_retriever as control;
 
 /// A durable queue of records that are sent later, at the pace of their receiver.
 #[cfg(feature = "queue")]

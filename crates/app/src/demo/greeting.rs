@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use tidegate_engine::{Rule, Snapshot};
+use tidegate_engine::{Rule, Snapshot, Timestamp};
 use tidegate_rules::Domain;
 
 use super::InputMode;
@@ -56,7 +56,7 @@ fn example(snapshot: &Snapshot, domain: &Domain) -> Option<String> {
     let is_candidate = |rule: &&Rule| rule.domain() == domain.name() && !rule.unlimited();
     snapshot.rules().iter().filter(is_candidate).find_map(|rule| {
         let typed = TypedDescriptor::example(rule);
-        let found = domain.find(&typed.entries())?;
+        let found = domain.find(&typed.entries(), Timestamp::EPOCH)?;
         (typed.is_plain() && found.rule.id() == rule.id()).then(|| typed.to_string())
     })
 }

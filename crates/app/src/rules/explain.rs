@@ -9,6 +9,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 use tidegate_document::did_you_mean;
+use tidegate_engine::{Clock, SystemClock};
 use tidegate_rules::{
     Charge, Domain, Explanation, LevelExplanation, MatchOutcome, Mode, NameId, Options, Rule,
     RuleLimit, Snapshot, WhenOver, compile,
@@ -130,12 +131,13 @@ impl RequestExplanation {
         domain: &Domain,
         descriptors: Vec<TypedDescriptor>,
     ) -> Self {
-        let met = descriptors.iter().filter_map(|typed| domain.find(&typed.entries()));
+        let now = SystemClock::new().now();
+        let met = descriptors.iter().filter_map(|typed| domain.find(&typed.entries(), now));
         let replaced: Vec<NameId> =
             met.flat_map(|found| replaced_by(snapshot, found.rule)).collect();
         let descriptors = descriptors.into_iter().map(|entries| {
-            let Explanation { levels, ending, .. } = domain.explain(&entries.entries());
-            let rule = domain.find(&entries.entries()).map(|found| found.rule);
+            let Explanation { levels, ending, .. } = domain.explain(&entries.entries(), now);
+            let rule = domain.find(&entries.entries(), now).map(|found| found.rule);
             let hint = hint::hint(snapshot, domain, &levels, &ending);
             let rule = rule.map(|rule| RuleExplanation::of(snapshot, rule, &levels, &replaced));
             DescriptorExplanation { entries, levels, ending, rule, hint }

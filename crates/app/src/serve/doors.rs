@@ -26,6 +26,7 @@ use tokio::task::JoinHandle;
 
 use super::changes_file::ChangesFile;
 use super::connections;
+use super::control::ControlPlane;
 use super::fleet_nodes::{self, FleetNodes};
 use super::forwarder::ForwarderView;
 use super::gateway_document::{self, DocumentWatch};
@@ -286,6 +287,7 @@ fn debug<S: ServiceStore>(
     let gateway = gateway.as_ref().map(|service| service.gateway.clone());
     let collectors = gateway.clone().map(|gateway| Arc::new(gateway) as Arc<dyn Collector>);
     let figures = figures.map(|figures| figures as Arc<dyn Collector>);
+    let snapshots = service.control.as_ref().map(ControlPlane::collector);
     let connections = Arc::clone(&service.connections);
     let floods = service.floods.clone();
     let connection_metrics = Arc::clone(&connections) as Arc<dyn Collector>;
@@ -334,6 +336,7 @@ fn debug<S: ServiceStore>(
             .into_iter()
             .chain(figures)
             .chain(decisions)
+            .chain(snapshots)
             .chain([connection_metrics])
             .chain(floods.clone().map(|floods| floods as Arc<dyn Collector>))
             .collect(),
@@ -348,7 +351,7 @@ fn debug<S: ServiceStore>(
             Box::new(move |line: &str| file.append(line))
         }),
         nodes: service.nodes.as_ref().map(FleetNodes::reader),
-        control: None,
+        control: service.control.as_ref().map(ControlPlane::reader),
         forwarder: forwarder.map(|view| -> Box<dyn Fn() -> Vec<ForwardedReading> + Send + Sync> {
             Box::new(move || view.queues())
         }),

@@ -4,10 +4,12 @@ mod upstream;
 
 use std::sync::Arc;
 
+use tidegate_admin::Switchboard;
 use tidegate_http_api::{RulesStatus, RulesView};
 use tidegate_rules::Snapshot;
 use tidegate_sources::{Cause, FileSource, ReloadError, ReloadFailure, Watch, WatchHandle};
 
+use super::control::ControlPlane;
 use super::engine::EngineParts;
 use super::store::ServiceStore;
 use super::system_failure;
@@ -25,6 +27,8 @@ const NAME: &str = "the rules";
 pub(super) fn start<S: ServiceStore>(
     config: &Config,
     parts: &EngineParts<S>,
+    control: Option<&ControlPlane>,
+    board: &Arc<Switchboard>,
 ) -> Result<Watch, Failure> {
     let (health, needs_rules) = (parts.health.clone(), config.health.needs_rules);
     let set_readiness = move |has_rules: bool| {
@@ -35,6 +39,10 @@ pub(super) fn start<S: ServiceStore>(
         }
     };
     set_readiness(false);
+    if let Some(control) = control {
+        let watch = control.watch(config, &parts.engine, board, set_readiness)?;
+        return require_rules(config, watch);
+    }
     let engine = Arc::clone(&parts.engine);
     let publish = move |snapshot: Snapshot| {
         set_readiness(snapshot.domains().next().is_some());
@@ -55,11 +63,16 @@ pub(super) fn start<S: ServiceStore>(
         }
     };
     let watch = watch.map_err(|error| system_failure("the rules cannot be watched", &error))?;
-    let first = watch.handle().wait_until(FIRST_LOAD_MAX, |status| status.looks > 0);
+    watch.handle().wait_until(FIRST_LOAD_MAX, |status| status.looks > 0);
     upstream::report_first_load(config);
-    let failure = first.as_ref().and_then(|status| status.failure.clone());
-    let are_missing = first.is_none_or(|status| status.active.is_none());
-    if rules.required && are_missing {
+    require_rules(config, watch)
+}
+
+/// The watch, unless it has no rules and the service needs some.
+fn require_rules(config: &Config, watch: Watch) -> Result<Watch, Failure> {
+    let first = watch.handle().status();
+    if config.rules.required && first.active.is_none() {
+        let failure = first.failure.clone();
         watch.stop();
         return Err(start_failure(failure.as_deref()));
     }

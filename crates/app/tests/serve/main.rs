@@ -9,6 +9,7 @@ mod upstream;
 mod access;
 mod access_log;
 mod compat;
+mod control;
 mod decision_log;
 mod documents;
 mod durable_queue;

@@ -19,4 +19,5 @@ pub(crate) const TABLES: &[&[&Metric]] = &[
     tidegate_statsd::STATSD_METRICS,
     tidegate_app::DECISION_METRICS,
     tidegate_app::FLOOD_METRICS,
+    tidegate_retriever::RETRIEVER_METRICS,
 ];

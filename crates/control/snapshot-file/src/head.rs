@@ -222,3 +222,8 @@ pub(crate) fn tail(stamp: &Stamp, head: &[u8; HEAD_BYTES]) -> [u8; TAIL_BYTES] {
     out.put(blake3::hash(head).as_bytes());
     bytes
 }
+
+/// The hash of the content that a head says, before anything of it is verified; `None` if the bytes are no head.
+pub fn content_hash_of(head: &[u8]) -> Option<[u8; 32]> {
+    Head::decode(head.first_chunk()?).ok().map(|head| head.content_hash)
+}

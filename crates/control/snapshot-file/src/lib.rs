@@ -67,6 +67,6 @@ pub use class::CellClass;
 pub use content::{DocumentText, RulesPart, SnapshotContent, SwitchSetting, SwitchTarget};
 pub use encode::EncodedContent;
 pub use error::{EncodeError, SnapshotError};
-pub use head::{FORMAT, HEAD_BYTES, Head, NAME_BYTES_MAX, Stamp};
+pub use head::{FORMAT, HEAD_BYTES, Head, NAME_BYTES_MAX, Stamp, content_hash_of};
 pub use key::{EpochCertificate, KeyError, PublicKey, SigningKey};
 pub use read::{Freshness, Position, Trust, VerifiedSnapshot, inspect, read};

@@ -43,6 +43,11 @@ pub struct LoadError {
 }
 
 impl LoadError {
+    /// An error of a source of one's own.
+    pub fn new(faults: Vec<Fault>) -> Self {
+        LoadError { faults }
+    }
+
     /// The faults, at least one.
     pub fn faults(&self) -> &[Fault] {
         &self.faults

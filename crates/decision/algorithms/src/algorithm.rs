@@ -9,6 +9,7 @@ use crate::concurrency::Concurrency;
 use crate::decision::Decision;
 use crate::fixed_window::FixedWindow;
 use crate::leaky_bucket::LeakyBucket;
+use crate::limit::ParameterError;
 use crate::period::Period;
 use crate::sliding_log::SlidingLog;
 use crate::sliding_window::SlidingWindow;
@@ -230,6 +231,29 @@ impl Algorithm {
         }
     }
 
+    /// The same algorithm with another amount. `own` is the burst or the queue, if it has one; without it they change in
+    /// the same proportion.
+    ///
+    /// # Errors
+    /// When the amount is larger than the algorithm allows.
+    pub fn with_amount(&self, amount: u64, own: Option<u64>) -> Result<Self, ParameterError> {
+        let scaled = |part: u64| own.unwrap_or_else(|| in_proportion(part, self.quota(), amount));
+        Ok(match self {
+            Algorithm::TokenBucket(bucket) => {
+                TokenBucket::new(amount, bucket.period(), scaled(bucket.burst())).into()
+            }
+            Algorithm::LeakyBucket(bucket) => {
+                LeakyBucket::new(amount, bucket.period(), scaled(bucket.queue())).into()
+            }
+            Algorithm::FixedWindow(window) => window.with_limit(amount).into(),
+            Algorithm::SlidingLog(log) => {
+                SlidingLog::new(amount, log.period())?.counting_refused(log.counts_refused()).into()
+            }
+            Algorithm::SlidingWindow(window) => window.with_limit(amount).into(),
+            Algorithm::Concurrency(slots) => Concurrency::new(amount, slots.time_to_live())?.into(),
+        })
+    }
+
     /// The same algorithm with another period; a calendar window stays as it is.
     #[must_use]
     pub fn with_period(&self, period: Period) -> Self {
@@ -439,6 +463,15 @@ impl Algorithm {
             ) => {}
         }
     }
+}
+
+/// `part` as large beside `amount` as it is beside `whole`.
+fn in_proportion(part: u64, whole: u64, amount: u64) -> u64 {
+    if whole == 0 || part == whole {
+        return amount;
+    }
+    let scaled = u128::from(part) * u128::from(amount) / u128::from(whole);
+    u64::try_from(scaled).unwrap_or(u64::MAX)
 }
 
 /// The rate of one of `parts`: exact where the period can be made longer.

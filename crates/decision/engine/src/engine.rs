@@ -220,7 +220,6 @@ impl<S, C: Clock> Engine<S, C> {
         if prepared.is_empty() {
             return Ok(());
         }
-        prepared.now = self.clock.now();
         if let Some(slots) = slots {
             let checks = verdict.rulings.iter().zip(prepared.checks.iter());
             list_slots(slots, checks.map(|(ruling, check)| (ruling.limit, *check)));

@@ -71,7 +71,8 @@ pub use tidegate_algorithms::{
 };
 pub use tidegate_rules::{
     Domain, Entry, Exemption, Explanation, LimitId, MatchOutcome, Options, RefusalStatus, Report,
-    Rule, RuleId, RuleLimit, ShownValue, Snapshot, Source, Unit, WhenOver, compile,
+    Rows, Rule, RuleId, RuleLimit, ShownValue, Snapshot, Source, Unit, WhenOver, compile,
+    compile_with_rows,
 };
 pub use tidegate_stores::{
     Basis, ConfigError, CounterStore, FailureKind, MemoryConfig, MemoryStore, Role, Stats,

@@ -111,6 +111,8 @@ impl<S, C: Clock> Engine<S, C> {
     ) {
         let (fingerprinter, request) = (&self.fingerprinter, call.request);
         let Some(domain) = find_domain(rules, request, verdict, prepared) else { return };
+        let now = self.clock().now();
+        prepared.now = now;
         let (mut replaced, mut quota_in_shadow) = (ReplacedNames::new(), false);
         for (index, descriptor) in (0_u32..).zip(request.descriptors) {
             let cost = descriptor.cost.unwrap_or(request.cost);
@@ -125,7 +127,7 @@ impl<S, C: Clock> Engine<S, C> {
             }
             let mut fresh = Values::new();
             let KnownMatch { rule: id, values } = known.unwrap_or_else(|| KnownMatch {
-                rule: domain.find_id(descriptor.entries, &mut fresh),
+                rule: domain.find_id(descriptor.entries, now, &mut fresh),
                 values: &fresh,
             });
             verdict.matched.push(id);

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use tidegate_rules::{Domain, Entry, Options, Snapshot, Source, compile};
+use tidegate_rules::{Domain, Entry, Options, Snapshot, Source, Timestamp, compile};
 
 /// How many different requests are asked in turn. With few, what they touch
 /// stays in the caches nearest to the processor, as for callers that come often;
@@ -80,12 +80,13 @@ fn cost<const N: usize>(domain: &Domain, requests: &[[(&'static str, String); N]
         asked.push(Entry { key, value });
         rest = after;
     }
-    let all_match = asked.chunks_exact(N).all(|entries| domain.find(entries).is_some());
+    let all_match =
+        asked.chunks_exact(N).all(|entries| domain.find(entries, Timestamp::EPOCH).is_some());
     assert!(all_match, "there is a rule for every request");
     let run = || {
         let start = Instant::now();
         for entries in asked.chunks_exact(N).cycle().take(FINDS) {
-            black_box(&domain.find(black_box(entries)));
+            black_box(&domain.find(black_box(entries), Timestamp::EPOCH));
         }
         start.elapsed()
     };

@@ -5,6 +5,7 @@
 
 mod domain;
 mod limits;
+mod tables;
 
 use std::sync::Arc;
 
@@ -12,30 +13,57 @@ use foldhash::fast::FixedState;
 use indexmap::IndexMap;
 
 use crate::document::{self, RuleFile};
-use crate::identity::version_of;
+use crate::identity::{version_of, version_with_rows};
 use crate::options::Options;
+use crate::row_file::is_row_file;
 use crate::rule::Rule;
 use crate::snapshot::{Domain, Snapshot};
 use domain::DomainBuild;
 use limits::LimitsBuild;
 use tidegate_document::{Fault, Problems, Report, Source};
+use tidegate_row_table::Rows;
 
-/// Compiles all rule files into one snapshot.
+/// Compiles all rule files into one snapshot. Sources whose names end in `.csv` are rows of the tables that name them.
 ///
 /// # Errors
 /// With all problems of all files, when any file has an error.
 pub fn compile(sources: &[Source], options: &Options) -> Result<Snapshot, Report> {
+    compile_all(sources, None, options)
+}
+
+/// Compiles all rule files with rows from a control plane. A `file` of a table is then not read.
+///
+/// # Errors
+/// With all problems of all files, when any file has an error.
+pub fn compile_with_rows(
+    sources: &[Source],
+    rows: &Rows,
+    options: &Options,
+) -> Result<Snapshot, Report> {
+    compile_all(sources, Some(rows), options)
+}
+
+fn compile_all(
+    sources: &[Source],
+    rows: Option<&Rows>,
+    options: &Options,
+) -> Result<Snapshot, Report> {
     let mut problems = Problems::new(sources);
     let domains = read_all(sources, options, &mut problems);
     let mut limits = LimitsBuild::new(*options, problems);
     let mut builds = Vec::new();
-    for (name, files) in domains {
-        let mut build = DomainBuild::new(&name, builds.len());
-        build.settings(&files, &mut limits.problems);
-        for file in &files {
+    for (name, files) in &domains {
+        let mut build = DomainBuild::new(name, builds.len());
+        build.settings(files, sources, &mut limits.problems);
+        builds.push(build);
+    }
+    let given = rows;
+    let rows = domain::take_rows(&mut builds, given, sources, &mut limits.problems);
+    for (build, files) in builds.iter_mut().zip(domains.values()) {
+        for file in files {
             build.descriptors(&file.descriptors, &mut limits);
         }
-        builds.push(build);
+        build.report_unused_tables(&mut limits.problems);
     }
     limits.warn_unknown_replaced();
     if limits.problems.has_errors() {
@@ -43,16 +71,18 @@ pub fn compile(sources: &[Source], options: &Options) -> Result<Snapshot, Report
     }
     let rules: Arc<[Rule]> = limits.rules.into();
     let domains = builds.into_iter().map(|build| {
-        let domain: Domain = build.finish(&rules, *options);
+        let domain: Domain = build.finish(&rules, &rows.table, *options);
         (Arc::clone(&domain.name), domain)
     });
+    let version = version_of(sources.iter().map(|source| source.text.as_str()));
     Ok(Snapshot {
         shows_values: rules.iter().any(Rule::shows_values),
-        version: version_of(sources.iter().map(|source| source.text.as_str())),
+        version: given.map_or(version, |rows| version_with_rows(version, rows)),
         domains: domains.collect(),
         rules,
         limits: limits.limits,
         names: limits.names.into_iter().collect(),
+        rows: rows.table,
         warnings: limits.problems.into_report().into_problems(),
     })
 }
@@ -65,6 +95,9 @@ fn read_all(
 ) -> IndexMap<String, Vec<RuleFile>, FixedState> {
     let mut domains: IndexMap<String, Vec<RuleFile>, FixedState> = IndexMap::default();
     for (source, file) in sources.iter().zip(0..) {
+        if is_row_file(&source.name) {
+            continue;
+        }
         let Some(read) = document::read(file, source, problems) else {
             continue;
         };

@@ -34,6 +34,7 @@ pub(crate) struct RuleFile {
     pub(crate) charge: Option<LocatedValue<Charge>>,
     pub(crate) store_deadline: Option<LocatedValue<Period>>,
     pub(crate) plans: Vec<Plan>,
+    pub(crate) tables: Vec<Table>,
     pub(crate) descriptors: Vec<Descriptor>,
 }
 
@@ -42,6 +43,14 @@ pub(crate) struct RuleFile {
 pub(crate) struct Plan {
     pub(crate) name: LocatedValue<String>,
     pub(crate) limits: Vec<LimitText>,
+}
+
+/// A table as declared: where its rows are, and which entry they are about.
+#[derive(Clone, Debug)]
+pub(crate) struct Table {
+    pub(crate) name: LocatedValue<String>,
+    pub(crate) key: LocatedValue<String>,
+    pub(crate) file: Option<LocatedValue<String>>,
 }
 
 /// One descriptor and those below it.
@@ -54,6 +63,8 @@ pub(crate) struct Descriptor {
     /// The location of a `share_threshold` without a pattern or a range to share.
     pub(crate) misused_share: Option<Location>,
     pub(crate) limits: Limits,
+    /// The table whose rows change the limits.
+    pub(crate) overrides: Option<LocatedValue<String>>,
     pub(crate) mode: Option<Mode>,
     pub(crate) enforce_percent: Option<u8>,
     pub(crate) quota: bool,

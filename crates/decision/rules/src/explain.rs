@@ -7,6 +7,8 @@ use std::fmt;
 
 use serde::Serialize;
 
+use tidegate_algorithms::Timestamp;
+
 use crate::matching::{Edge, End, Fork, Way};
 use crate::snapshot::{Domain, Entry, KeyValue, counted};
 
@@ -59,6 +61,9 @@ pub enum MatchOutcome {
         path: String,
         /// The plan that its limits come from.
         plan: Option<String>,
+        /// The terms of the client's row.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        terms: Option<String>,
         /// How many limits it has; none when it is unlimited.
         limits: usize,
     },
@@ -78,7 +83,7 @@ pub enum MatchOutcome {
     NoEntries,
 }
 
-pub(crate) fn explain(domain: &Domain, entries: &[Entry<'_>]) -> Explanation {
+pub(crate) fn explain(domain: &Domain, entries: &[Entry<'_>], now: Timestamp) -> Explanation {
     let mut fork = domain.tree.top().below;
     let mut end = End::Nothing;
     let mut levels = Vec::new();
@@ -94,15 +99,15 @@ pub(crate) fn explain(domain: &Domain, entries: &[Entry<'_>]) -> Explanation {
     }
     let arrived = path.len() == entries.len();
     let path = path.join(".");
-    let value = entries.last().map_or("", |entry| entry.value);
     let ending = if entries.is_empty() {
         MatchOutcome::NoEntries
     } else if !arrived {
         MatchOutcome::NoMatch
-    } else if let Some(rule) = domain.rule_at(end, value) {
+    } else if let Some(rule) = domain.rule_at(end, entries, now) {
         MatchOutcome::Rule {
             path,
             plan: rule.plan().map(str::to_owned),
+            terms: rule.terms().map(str::to_owned),
             limits: rule.limits().len(),
         }
     } else if matches!(end, End::Choice(_)) {
@@ -191,11 +196,15 @@ impl fmt::Display for MatchOutcome {
             MatchOutcome::Rule {
                 path,
                 plan,
+                terms,
                 limits,
             } => {
                 write!(out, "rule {path} applies")?;
                 if let Some(plan) = plan {
                     write!(out, " with plan {plan}")?;
+                }
+                if let Some(terms) = terms {
+                    write!(out, " with the row's terms `{terms}`")?;
                 }
                 match limits {
                     0 => out.write_str(": unlimited"),

@@ -4,6 +4,7 @@
 //! plan. Every part is hashed with its length, so that two different paths never hash the same bytes.
 
 use tidegate_algorithms::Algorithm;
+use tidegate_row_table::Rows;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::document::ValuePattern;
@@ -78,5 +79,18 @@ pub(crate) fn version_of<'t>(texts: impl IntoIterator<Item = &'t str>) -> u64 {
         whole.update(&(text.len() as u64).to_le_bytes());
         whole.update(text.as_bytes());
     }
+    whole.digest()
+}
+
+/// The version of rules with rows that were given beside the texts.
+pub(crate) fn version_with_rows(texts: u64, rows: &Rows) -> u64 {
+    let mut whole = xxhash_rust::xxh3::Xxh3::with_seed(texts);
+    for terms in &rows.terms {
+        whole.update(terms.text.as_bytes());
+        whole.update(&[0]);
+    }
+    whole.update(&rows.table.hash_key().to_le_bytes());
+    whole.update(&rows.table.base().0.to_le_bytes());
+    whole.update(rows.table.bytes());
     whole.digest()
 }

@@ -53,6 +53,7 @@ pub struct Rule {
     pub(crate) domain: Arc<str>,
     pub(crate) path: Arc<str>,
     pub(crate) plan: Option<Arc<str>>,
+    pub(crate) terms: Option<Arc<str>>,
     pub(crate) limits: SmallVec<[LimitId; 2]>,
     pub(crate) exemption: Option<Exemption>,
     pub(crate) metadata: Option<Arc<serde_json::Value>>,
@@ -149,6 +150,11 @@ impl Rule {
     /// The plan that its limits come from.
     pub fn plan(&self) -> Option<&str> {
         self.plan.as_deref()
+    }
+
+    /// The terms of the rows that it is for, if it is not for clients without a row.
+    pub fn terms(&self) -> Option<&str> {
+        self.terms.as_deref()
     }
 
     /// Its limits, in the order of the file; none when it is unlimited.

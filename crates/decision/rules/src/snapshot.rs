@@ -9,7 +9,7 @@ use foldhash::fast::FixedState;
 use indexmap::IndexMap;
 use ipnet::IpNet;
 use smallvec::SmallVec;
-use tidegate_algorithms::{Charge, Period};
+use tidegate_algorithms::{Charge, Period, Timestamp};
 
 use crate::address::{PrefixLengths, parse_address};
 use crate::explain::{self, Explanation};
@@ -18,6 +18,7 @@ use crate::matching::{CountBy, End, Tree, same};
 use crate::rule::{LimitId, NameId, Rule, RuleId, RuleLimit};
 use tidegate_document::Problem;
 use tidegate_macros::defaults;
+use tidegate_row_table::{Minute, RowTable, TableTag};
 
 defaults! {
     /// All rules of all domains.
@@ -29,6 +30,7 @@ defaults! {
         pub(crate) limits: Vec<RuleLimit>,
         pub(crate) names: Vec<Arc<str>>,
         pub(crate) warnings: Vec<Problem>,
+        pub(crate) rows: RowTable,
         pub(crate) shows_values: bool,
     }
 }
@@ -102,6 +104,11 @@ impl Snapshot {
         self.shows_values
     }
 
+    /// The rows of all tables.
+    pub const fn row_table(&self) -> &RowTable {
+        &self.rows
+    }
+
     /// Warnings: valid, but probably not as intended.
     pub fn warnings(&self) -> &[Problem] {
         &self.warnings
@@ -129,6 +136,10 @@ pub struct Domain {
     pub(crate) plans: IndexMap<Arc<str>, (), FixedState>,
     /// The nodes where the value names the plan.
     pub(crate) choices: Vec<PlanChoice>,
+    /// The nodes where a row may change the limits.
+    pub(crate) row_choices: Vec<RowChoice>,
+    /// The rows of the whole snapshot.
+    pub(crate) rows: RowTable,
     /// The rules of the whole snapshot.
     pub(crate) rules: Arc<[Rule]>,
 }
@@ -149,6 +160,21 @@ pub(crate) struct PlanChoice {
     pub(crate) first: RuleId,
     /// The index of the plan for values that name none.
     pub(crate) default: Option<usize>,
+}
+
+/// One rule for each of the terms that rows of a table have, in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RowChoice {
+    pub(crate) table: TableTag,
+    /// The index of the entry whose value is looked up.
+    pub(crate) entry: usize,
+    /// What applies without a row.
+    pub(crate) own: End,
+    /// The index of the table's first terms among those of all tables.
+    pub(crate) first_terms: usize,
+    /// The number of the table's terms.
+    pub(crate) terms: usize,
+    pub(crate) first: RuleId,
 }
 
 /// The rule that a request matched.
@@ -191,18 +217,27 @@ impl Domain {
     /// The rule that a request's descriptor matches.
     ///
     /// Takes one step down the tree for each entry and never goes back. A rule applies only when the last entry leads to
-    /// it. Allocates nothing for up to four values that select counters.
+    /// it. A row applies until it ends, as of `now`. Allocates nothing for up to four values that select counters.
     #[inline]
-    pub fn find<'s, 'r>(&'s self, entries: &[Entry<'r>]) -> Option<MatchedRule<'s, 'r>> {
+    pub fn find<'s, 'r>(
+        &'s self,
+        entries: &[Entry<'r>],
+        now: Timestamp,
+    ) -> Option<MatchedRule<'s, 'r>> {
         let mut values = Values::new();
-        let rule = self.find_id(entries, &mut values)?;
+        let rule = self.find_id(entries, now, &mut values)?;
         Some(MatchedRule { rule: self.rules.get(rule.index())?, values })
     }
 
     /// The id of the rule that [`Domain::find`] finds. Adds to `values` instead of returning them, which would copy them,
     /// and does not read the rule, which may not be cached.
     #[inline]
-    pub fn find_id<'r>(&self, entries: &[Entry<'r>], values: &mut Values<'r>) -> Option<RuleId> {
+    pub fn find_id<'r>(
+        &self,
+        entries: &[Entry<'r>],
+        now: Timestamp,
+        values: &mut Values<'r>,
+    ) -> Option<RuleId> {
         let mut edge = self.tree.top();
         for entry in entries {
             edge = self.tree.step(edge.below, entry.key, entry.value)?.edge;
@@ -212,25 +247,41 @@ impl Domain {
                 CountBy::Network(prefixes) => push_network(prefixes, entry.value, values),
             }
         }
-        self.id_at(edge.end, entries.last()?.value)
+        self.id_at(edge.end, entries, now)
     }
 
     /// Explains level by level how a request's descriptor is matched.
-    pub fn explain(&self, entries: &[Entry<'_>]) -> Explanation {
-        explain::explain(self, entries)
+    pub fn explain(&self, entries: &[Entry<'_>], now: Timestamp) -> Explanation {
+        explain::explain(self, entries, now)
     }
 
-    /// The rule that applies where the last entry has this value.
-    pub(crate) fn rule_at(&self, end: End, value: &str) -> Option<&Rule> {
-        self.rules.get(self.id_at(end, value)?.index())
+    /// The rule that applies where these entries lead to `end`.
+    pub(crate) fn rule_at(&self, end: End, entries: &[Entry<'_>], now: Timestamp) -> Option<&Rule> {
+        self.rules.get(self.id_at(end, entries, now)?.index())
     }
 
     #[inline]
-    fn id_at(&self, end: End, value: &str) -> Option<RuleId> {
+    fn id_at(&self, end: End, entries: &[Entry<'_>], now: Timestamp) -> Option<RuleId> {
         match end {
             End::Nothing => None,
             End::Rule(rule) => Some(rule),
-            End::Choice(at) => self.chosen(at, value),
+            End::Choice(at) => self.chosen(at, entries.last()?.value),
+            End::Row(at) => self.by_row(at, entries, now),
+        }
+    }
+
+    /// The rule of the terms that a row has, or else the rule's own.
+    #[inline(never)]
+    fn by_row(&self, at: u32, entries: &[Entry<'_>], now: Timestamp) -> Option<RuleId> {
+        let choice = self.row_choices.get(at as usize)?;
+        let value = entries.get(choice.entry)?.value;
+        let terms = self.rows.find(choice.table, value, Minute::of_nanos(now.as_nanos()));
+        let terms = terms.and_then(|terms| terms.index().checked_sub(choice.first_terms));
+        match terms.filter(|terms| *terms < choice.terms) {
+            Some(terms) => Some(RuleId::at(choice.first.index() + terms)),
+            // Not a row again: a choice is not nested.
+            None if matches!(choice.own, End::Row(_)) => None,
+            None => self.id_at(choice.own, entries, now),
         }
     }
 

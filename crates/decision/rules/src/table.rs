@@ -26,6 +26,8 @@ mapping! {
         store_deadline: Option<LocatedValue<Interval>>,
         /// Named sets of limits. Descriptors refer to them with `plan`.
         plans: Option<NameMap<PlanKeys>>,
+        /// Tables of rows: limits of single clients. Descriptors refer to them with `overrides`.
+        tables: Option<NameMap<TableKeys>>,
     }
 }
 
@@ -47,6 +49,8 @@ mapping! {
         limits: Option<LimitList>,
         /// The plan whose limits this rule has: a name, or where to find the name.
         plan: Option<LocatedValue<ScalarOr<PlanName, PlanChoiceKeys>>>,
+        /// The table whose rows change the limits of this rule for single clients.
+        overrides: Option<LocatedValue<RuleName>>,
         /// Rules for the next entry of the request.
         descriptors [upstream]: Vec<Descriptor>,
         /// What the limits of this rule do: `enforce` (the default) refuses, `shadow` only counts, `off` does
@@ -137,6 +141,16 @@ mapping! {
     pub(crate) PlanKeys "plan" {
         /// The plan's limits. A limit with the same name in two plans keeps its usage when a caller changes plans.
         limits: Option<LimitList> = required,
+    }
+}
+
+mapping! {
+    /// a table
+    pub(crate) TableKeys "table" {
+        /// The key of the entry whose value is looked up, here or further up in the tree.
+        key: Option<LocatedValue<RuleName>> = required,
+        /// The CSV file with the rows, relative to this file. Without it the rows come from a control plane.
+        file: Option<LocatedValue<RuleName>>,
     }
 }
 

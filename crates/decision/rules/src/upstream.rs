@@ -13,6 +13,7 @@ use tidegate_document::{
     Children, Location, NodeId, NodeKind, PlainValue, Problems, Scalar, Source, Yaml, parse,
 };
 
+use crate::row_file::is_row_file;
 use crate::table::homes_of;
 use decode::{Decoder, UpstreamFile};
 
@@ -22,6 +23,9 @@ pub fn upstream_error(sources: &[Source], merge_domains: bool) -> Option<String>
     let named = |source: &Source, error: String| format!("{}: {error}", source.name);
     let mut roots = Vec::with_capacity(sources.len());
     for (index, source) in (0_u32..).zip(sources) {
+        if is_row_file(&source.name) {
+            continue;
+        }
         match read(index, source, sources) {
             Ok(root) => roots.push((source, root)),
             Err(FileError::Text(error)) => return Some(named(source, error)),

@@ -5,7 +5,7 @@ mod support;
 use std::time::Duration;
 
 use support::{compiled, find, found, try_compile};
-use tidegate_algorithms::{Algorithm, CalendarUnit, Window};
+use tidegate_algorithms::{Algorithm, CalendarUnit, Timestamp, Window};
 use tidegate_rules::{
     Charge, Consistency, Entry, Mode, OnStoreError, Options, PROBLEMS_MAX, Percent, RefusalStatus,
     RuleLimit, SOURCE_BYTES_MAX, Severity, Snapshot, Source, Unit, WhenOver, compile,
@@ -220,7 +220,7 @@ fn files_of_one_domain_are_merged() {
     assert_eq!(snapshot.domains().count(), 1);
     assert_eq!(domain.charge(), Charge::Always);
     let entry = [Entry { key: "b", value: "1" }];
-    assert_eq!(domain.find(&entry).unwrap().rule.plan(), Some("p"));
+    assert_eq!(domain.find(&entry, Timestamp::EPOCH).unwrap().rule.plan(), Some("p"));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 mod support;
 
 use support::{compiled, entries, find, found};
-use tidegate_rules::KeyValue;
+use tidegate_rules::{KeyValue, Timestamp};
 
 const LAYERED: &str = "
 domain: api
@@ -189,7 +189,7 @@ fn explains_what_was_tried_at_each_level_and_why_it_ended_so() {
     let text = |rules, request: &[(&str, &str)]| {
         let snapshot = compiled(rules);
         let domain = snapshot.domains().next().unwrap();
-        domain.explain(&entries(request)).to_string()
+        domain.explain(&entries(request), Timestamp::EPOCH).to_string()
     };
     let login = text(LAYERED, &[("user", "7"), ("path", "/login")]);
     assert_eq!(

@@ -4,6 +4,7 @@ mod support;
 
 use proptest::prelude::*;
 use support::{compiled, entries, show};
+use tidegate_rules::Timestamp;
 
 /// A descriptor as written.
 #[derive(Clone, Debug)]
@@ -201,7 +202,7 @@ proptest! {
         for request in &requests {
             let pairs: Vec<(&str, &str)> =
                 request.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
-            let found = domain.find(&entries(&pairs)).map(|found| {
+            let found = domain.find(&entries(&pairs), Timestamp::EPOCH).map(|found| {
                 let values = found.values.iter().map(show).collect::<Vec<_>>();
                 (found.rule.path().to_owned(), values)
             });

@@ -4,6 +4,7 @@ mod support;
 
 use proptest::prelude::*;
 use support::{compiled, entries, try_compile};
+use tidegate_rules::Timestamp;
 
 /// The code of the first problem of a text.
 fn refused(text: &str) -> &'static str {
@@ -197,8 +198,8 @@ proptest! {
             Ok(snapshot) => {
                 let request = entries(&[("user", "1"), ("path", "/login")]);
                 for domain in snapshot.domains() {
-                    let found = domain.find(&request).is_some();
-                    let explained = domain.explain(&request).to_string();
+                    let found = domain.find(&request, Timestamp::EPOCH).is_some();
+                    let explained = domain.explain(&request, Timestamp::EPOCH).to_string();
                     prop_assert_eq!(found, explained.contains(" applies"));
                 }
             }
@@ -211,7 +212,7 @@ proptest! {
         let snapshot = compiled(ADDRESSES);
         let domain = snapshot.domain("edge").unwrap();
         let request = [("remote_address", value.as_str()), (key.as_str(), value.as_str())];
-        prop_assert!(domain.find(&entries(&request[..1])).is_some());
-        prop_assert!(domain.find(&entries(&request)).is_none());
+        prop_assert!(domain.find(&entries(&request[..1]), Timestamp::EPOCH).is_some());
+        prop_assert!(domain.find(&entries(&request), Timestamp::EPOCH).is_none());
     }
 }

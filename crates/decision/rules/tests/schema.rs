@@ -102,12 +102,14 @@ fn the_rules_in_the_reference_are_right() {
             Some("descriptors") => format!("domain: d\n{block}"),
             _ => block.to_owned(),
         };
-        let compiled = compile(&[Source::new("reference", text)], &Options::default());
+        let rows = reference.split("```csv\n").nth(1).and_then(|rows| rows.split("```").next());
+        let rows = Source::new("clients.csv", rows.unwrap_or_default());
+        let compiled = compile(&[Source::new("reference", text), rows], &Options::default());
         let snapshot = compiled.unwrap_or_else(|report| panic!("{report}"));
         assert!(!snapshot.rules().is_empty() && snapshot.warnings().is_empty(), "{block}");
         files += 1;
     }
-    assert_eq!(files, 6);
+    assert_eq!(files, 7);
 }
 
 #[test]

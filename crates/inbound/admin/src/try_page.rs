@@ -6,7 +6,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tidegate_engine::{
-    Clock, CounterStore, Descriptor, Entry, Mode, Request, Retry, Role, Ruling, Verb, Verdict,
+    Clock, CounterStore, Descriptor, Entry, Mode, Request, Retry, Role, Ruling, Timestamp, Verb,
+    Verdict,
 };
 use tidegate_overload::{Category, Limiter};
 
@@ -221,7 +222,9 @@ fn descriptors_json<S: CounterStore, C: Clock>(
             .filter(|ruling| usize::try_from(ruling.descriptor) == Ok(index))
             .map(|ruling| tried_limit(door, verdict, ruling))
             .collect();
-        let explanation = known.map(|domain| domain.explain(entries));
+        let explanation = known.map(|domain| {
+            domain.explain(entries, verdict.decided_at().unwrap_or(Timestamp::EPOCH))
+        });
         json!({
             "entries": entries.iter().map(|entry| (entry.key, entry.value)).collect::<Vec<_>>(),
             "ending": explanation.as_ref().map(|found| found.ending.to_string()),

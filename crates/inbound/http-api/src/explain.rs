@@ -19,14 +19,15 @@ pub(super) fn explain<S, C: Clock>(
     let snapshot = engine.snapshot();
     let domain =
         snapshot.domain(request.domain).ok_or_else(|| no_such_domain(&snapshot, request.domain))?;
+    let now = engine.clock().now();
     let mut switches = Vec::new();
     engine.for_each_switch(|_, _, limit, switch| switches.push((limit.id, switch)));
     let descriptors = request.descriptors.iter().map(|descriptor| {
         if descriptor.limit.is_some() {
             return DescriptorExplanation::with_own_limit();
         }
-        let explanation = domain.explain(descriptor.entries);
-        let rule = domain.find(descriptor.entries).map(|found| found.rule);
+        let explanation = domain.explain(descriptor.entries, now);
+        let rule = domain.find(descriptor.entries, now).map(|found| found.rule);
         let rule = rule.map(|rule| RuleExplanation::of(&snapshot, rule, &switches));
         DescriptorExplanation::of(explanation, rule)
     });

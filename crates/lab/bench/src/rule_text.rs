@@ -113,7 +113,7 @@ mod tests {
         let snapshot = compiled(rule_text(rules, limits)).unwrap();
         let asked =
             RequestValues { tenant: &tenant_of(rule), path: &path_of(rule), user: "somebody" };
-        let found = snapshot.domain(DOMAIN)?.find(&entries(&asked))?;
+        let found = snapshot.domain(DOMAIN)?.find(&entries(&asked), Timestamp::EPOCH)?;
         Some((found.rule.path().to_owned(), snapshot.limits_of(found.rule).len()))
     }
 
@@ -134,7 +134,10 @@ mod tests {
     #[test]
     fn one_rule_limits_every_user_by_itself() {
         let snapshot = compiled(one_rule("unit: second, requests_per_unit: 5")).unwrap();
-        let found = snapshot.domain(DOMAIN).unwrap().find(&[Entry { key: USER, value: "a" }]);
+        let found = snapshot
+            .domain(DOMAIN)
+            .unwrap()
+            .find(&[Entry { key: USER, value: "a" }], Timestamp::EPOCH);
         assert_eq!(found.unwrap().rule.path(), USER);
         assert_eq!(snapshot.limits().len(), 1);
     }
@@ -145,7 +148,9 @@ mod tests {
         let rule_of = |user: u64| {
             let mut value = String::new();
             write_key(user, KEY_BYTES, &mut value);
-            let found = snapshot.domain(DOMAIN)?.find(&[Entry { key: USER, value: &value }])?;
+            let found = snapshot
+                .domain(DOMAIN)?
+                .find(&[Entry { key: USER, value: &value }], Timestamp::EPOCH)?;
             Some(found.rule.path().to_owned())
         };
         assert_eq!(rule_of(10), rule_of(11));

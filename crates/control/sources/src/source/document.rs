@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
-use tidegate_rules::Source;
+use tidegate_rules::{SOURCE_BYTES_MAX, Source};
 
 use super::file::FileSource;
 use super::reader;
@@ -35,7 +35,7 @@ impl NamedFiles {
         *self.0.lock() = files;
     }
 
-    fn get(&self) -> Vec<PathBuf> {
+    pub(super) fn get(&self) -> Vec<PathBuf> {
         self.0.lock().clone()
     }
 }
@@ -50,7 +50,7 @@ impl DocumentSource {
 impl TextSource for DocumentSource {
     fn load(&self) -> Result<Vec<Source>, LoadError> {
         let name = self.path.to_string_lossy().into_owned();
-        let text = match reader::read(&self.path) {
+        let text = match reader::read(&self.path, SOURCE_BYTES_MAX) {
             Ok(text) => text,
             Err(cause) => return Err(LoadError { faults: vec![Fault { place: name, cause }] }),
         };

@@ -1,14 +1,14 @@
 //! Reads rule files as texts, each once, up to a size.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use tidegate_rules::{SOURCE_BYTES_MAX, Source};
+use tidegate_rules::{ROWS_BYTES_MAX, SOURCE_BYTES_MAX, Source, named_row_files};
 
 use super::walk::{Visitor, Walk};
-use super::{Cause, LoadError};
+use super::{Cause, Fault, LoadError};
 
 /// The most rule files of one source.
 pub const FILES_MAX: usize = 10_000;
@@ -51,10 +51,38 @@ impl Reader {
     }
 }
 
-/// The texts of a walk, unless it had faults.
+/// The texts of a walk and the files of rows that they name, unless there were faults.
 pub(super) fn texts(walk: Walk<Reader>) -> Result<Vec<Source>, LoadError> {
-    let (reader, faults) = walk.finish();
+    let (mut reader, mut faults) = walk.finish();
+    for name in row_files(&reader.sources) {
+        match reader.row_file(&name) {
+            Ok(()) => {}
+            Err(cause) => faults.push(Fault { place: name, cause }),
+        }
+    }
     if faults.is_empty() { Ok(reader.sources) } else { Err(LoadError { faults }) }
+}
+
+/// The files of rows that rule files name, each once.
+pub(super) fn row_files(sources: &[Source]) -> BTreeSet<String> {
+    sources.iter().flat_map(named_row_files).collect()
+}
+
+impl Reader {
+    /// Reads a file of rows. The compiler reports a missing one, with the line that names it.
+    fn row_file(&mut self, name: &str) -> Result<(), Cause> {
+        let text = match read(Path::new(name), ROWS_BYTES_MAX) {
+            Ok(text) => text,
+            Err(Cause::Missing) => return Ok(()),
+            Err(cause) => return Err(cause),
+        };
+        self.bytes = self.bytes.saturating_add(text.len());
+        if self.bytes > BYTES_MAX {
+            return Err(Cause::TooLargeTogether);
+        }
+        self.sources.push(Source::new(name, text));
+        Ok(())
+    }
 }
 
 impl Visitor for Reader {
@@ -67,7 +95,7 @@ impl Visitor for Reader {
         if self.sources.len() >= FILES_MAX {
             return Err(Cause::TooManyFiles);
         }
-        let text = read(path)?;
+        let text = read(path, SOURCE_BYTES_MAX)?;
         self.bytes = self.bytes.saturating_add(text.len());
         if self.bytes > BYTES_MAX {
             return Err(Cause::TooLargeTogether);
@@ -78,12 +106,12 @@ impl Visitor for Reader {
 }
 
 /// The text in a file.
-pub(super) fn read(path: &Path) -> Result<String, Cause> {
+pub(super) fn read(path: &Path, bytes_max: usize) -> Result<String, Cause> {
     let file = fs::File::open(path)?;
     let mut bytes = Vec::new();
     // Without reading the size first: it may change, and pipes have none.
-    file.take(SOURCE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
-    if bytes.len() > SOURCE_BYTES_MAX {
+    file.take(bytes_max as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > bytes_max {
         return Err(Cause::TooLarge);
     }
     String::from_utf8(bytes)

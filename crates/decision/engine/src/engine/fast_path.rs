@@ -60,7 +60,8 @@ impl<S, C: Clock> Engine<S, C> {
         let Some(domain) = rules.snapshot().domain(request.domain) else {
             return FastPath::NotTried;
         };
-        let id = domain.find_id(descriptor.entries, values);
+        let now = self.clock.now();
+        let id = domain.find_id(descriptor.entries, now, values);
         let rule = id.and_then(|id| rules.rule(id));
         let Some(rule) = rule.filter(|rule| rule.is_plain) else { return FastPath::Matched(id) };
         if !rule.limits.iter().all(|limit| limit.mode.is_enforced()) {
@@ -72,7 +73,7 @@ impl<S, C: Clock> Engine<S, C> {
             cost: descriptor.cost.unwrap_or(request.cost),
             tenure: call.tenure,
             charge: domain.charge(),
-            now: self.clock.now(),
+            now,
         };
         *decided_at = check.now;
         if take_units(store, &check, rulings).is_none()

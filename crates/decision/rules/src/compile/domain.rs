@@ -8,12 +8,14 @@ use indexmap::IndexMap;
 use tidegate_algorithms::{Charge, Period};
 
 use super::limits::{LimitsBuild, RuleContext, refuse_equal_names};
+use super::tables::{Made, Tables, read_rows, take_tables};
 use crate::document::{CounterSharing, Descriptor, LimitText, Limits, RuleFile, ValuePattern};
 use crate::matching::{CountBy, EarlierNode, End, NodeId, TreeBuilder};
 use crate::options::Options;
 use crate::rule::Rule;
-use crate::snapshot::{Domain, PlanChoice};
-use tidegate_document::{Fault, LocatedValue, Location, Problems, closest};
+use crate::snapshot::{Domain, PlanChoice, RowChoice};
+use tidegate_document::{Fault, LocatedValue, Location, Problems, Source, closest};
+use tidegate_row_table::{RowTable, Rows};
 
 /// A plan and its location.
 #[derive(Debug)]
@@ -30,6 +32,10 @@ pub(super) struct DomainBuild {
     charge: Option<LocatedValue<Charge>>,
     store_deadline: Option<LocatedValue<Period>>,
     plans: IndexMap<Arc<str>, PlanBuild, FixedState>,
+    tables: Tables,
+    row_choices: Vec<RowChoice>,
+    /// The number of rules that terms made.
+    row_rules: usize,
     tree: TreeBuilder,
     /// By node.
     ends: Vec<End>,
@@ -49,6 +55,9 @@ impl DomainBuild {
             charge: None,
             store_deadline: None,
             plans: IndexMap::default(),
+            tables: IndexMap::default(),
+            row_choices: Vec::new(),
+            row_rules: 0,
             tree: TreeBuilder::default(),
             ends: vec![End::Nothing],
             choices: Vec::new(),
@@ -57,14 +66,20 @@ impl DomainBuild {
         }
     }
 
-    /// Merges the settings and plans of all files. Must run before the descriptors are added: they may use the plans of
-    /// any file.
-    pub(super) fn settings(&mut self, files: &[RuleFile], problems: &mut Problems<'_>) {
+    /// Merges the settings, plans and tables of all files. Must run before the descriptors are added: they may use those
+    /// of any file.
+    pub(super) fn settings(
+        &mut self,
+        files: &[RuleFile],
+        sources: &[Source],
+        problems: &mut Problems<'_>,
+    ) {
         for file in files {
             merge_setting(&mut self.charge, &file.charge, "charge", problems);
             let deadline = &mut self.store_deadline;
             merge_setting(deadline, &file.store_deadline, "store_deadline", problems);
             self.take_plans(file, problems);
+            take_tables(&mut self.tables, &self.name, file, sources, problems);
         }
     }
 
@@ -106,7 +121,8 @@ impl DomainBuild {
         }
         match self.declare(parent, descriptor) {
             Ok(node) => {
-                let end = self.end(node, trail, limits);
+                let own = self.end(node, trail, limits);
+                let end = self.with_overrides(own, node, trail, limits);
                 self.ends.push(end);
                 self.labels.push(label(descriptor));
                 self.locations.push(descriptor.location);
@@ -206,6 +222,85 @@ impl DomainBuild {
         }
     }
 
+    /// The choice among the terms of a table, if the last descriptor names one; otherwise `own`.
+    fn with_overrides(
+        &mut self,
+        own: End,
+        node: NodeId,
+        trail: &Trail<'_>,
+        limits: &mut LimitsBuild<'_>,
+    ) -> End {
+        let Some(descriptor) = trail.last() else { return own };
+        let Some(name) = &descriptor.overrides else { return own };
+        let Some((_, _, table)) = self.tables.get_full_mut(name.value.as_str()) else {
+            limits.problems.error(name.location, unknown_table(name, &self.tables));
+            return own;
+        };
+        table.is_used = true;
+        if let End::Rule(rule) = own {
+            limits.depends_on_rows(rule);
+        }
+        let entry = trail.iter().rposition(|above| above.key == table.key.value);
+        let Some(entry) = entry else {
+            let message = format!("table `{}` is about `{}`", name.value, table.key.value);
+            let fault = Fault::new("overrides_without_key", message)
+                .related(table.key.location, "its key is here")
+                .hint("use the table on a descriptor with that key, or below one");
+            limits.problems.error(name.location, fault);
+            return own;
+        };
+        if !table.fits(self.row_rules, &mut limits.problems) {
+            return own;
+        }
+        let base = match &descriptor.limits {
+            Limits::Own(own) => own.as_slice(),
+            Limits::Plan(name) => limits_of(&self.plans, Some(name)),
+            Limits::PlanNamedByValue { default } => limits_of(&self.plans, default.as_ref()),
+            Limits::None => &[],
+        };
+        let home = (self.number, node);
+        let context = RuleContext::new(&self.name, home, trail, descriptor);
+        let mut first = None;
+        for terms in &mut table.terms {
+            let text = Arc::clone(&terms.text);
+            let rule = match terms.make(base, &mut limits.problems) {
+                Made::Limits(made) => limits.row_rule(&context, None, &text, &made),
+                Made::Plan(plan) => match self.plans.get_key_value(plan) {
+                    Some((plan, build)) => {
+                        limits.row_rule(&context, Some(plan), &text, &build.limits)
+                    }
+                    None => {
+                        let names = self.plans.keys().map(|name| &**name);
+                        let plan = plan.to_owned();
+                        terms.unknown_plan(&plan, names, &mut limits.problems);
+                        continue;
+                    }
+                },
+            };
+            first.get_or_insert(rule);
+        }
+        self.row_rules += table.terms.len();
+        let Some(first) = first else { return own };
+        let at = u32::try_from(self.row_choices.len()).unwrap_or(u32::MAX);
+        let (first_terms, terms) = (table.first_terms, table.terms.len());
+        self.row_choices.push(RowChoice {
+            table: table.tag,
+            entry,
+            own,
+            first_terms,
+            terms,
+            first,
+        });
+        End::Row(at)
+    }
+
+    /// Reports what rows say of no rule.
+    pub(super) fn report_unused_tables(&self, problems: &mut Problems<'_>) {
+        for (name, table) in &self.tables {
+            table.report_unused(name, problems);
+        }
+    }
+
     fn plan(
         &self,
         name: &LocatedValue<String>,
@@ -226,7 +321,7 @@ impl DomainBuild {
     }
 
     /// The domain, with the rules of the whole snapshot.
-    pub(super) fn finish(self, rules: &Arc<[Rule]>, options: Options) -> Domain {
+    pub(super) fn finish(self, rules: &Arc<[Rule]>, rows: &RowTable, options: Options) -> Domain {
         let default = if options.compat { Charge::Always } else { Charge::AllOrNothing };
         Domain {
             name: self.name,
@@ -234,11 +329,52 @@ impl DomainBuild {
             store_deadline: self.store_deadline.map(|deadline| deadline.value),
             tree: self.tree.finish(&self.ends),
             choices: self.choices,
+            row_choices: self.row_choices,
+            rows: rows.clone(),
             labels: self.labels,
             plans: self.plans.into_keys().map(|name| (name, ())).collect(),
             rules: Arc::clone(rules),
         }
     }
+}
+
+/// Takes the rows of all domains: those given, or else those in the files that tables name.
+pub(super) fn take_rows(
+    builds: &mut [DomainBuild],
+    given: Option<&Rows>,
+    sources: &[Source],
+    problems: &mut Problems<'_>,
+) -> Rows {
+    let (rows, locations) = match given {
+        Some(rows) => (rows.clone(), std::collections::HashMap::new()),
+        None => {
+            let domains = builds.iter().map(|build| (&*build.name, &build.tables));
+            read_rows(domains, sources, problems)
+        }
+    };
+    for build in builds {
+        for (name, table) in &mut build.tables {
+            table.take_terms(&build.name, name, &rows, &locations, problems);
+        }
+    }
+    rows
+}
+
+fn limits_of<'p>(
+    plans: &'p IndexMap<Arc<str>, PlanBuild, FixedState>,
+    name: Option<&LocatedValue<String>>,
+) -> &'p [LimitText] {
+    let plan = name.and_then(|name| plans.get(name.value.as_str()));
+    plan.map(|plan| plan.limits.as_slice()).unwrap_or_default()
+}
+
+fn unknown_table(name: &LocatedValue<String>, tables: &Tables) -> Fault {
+    let names = tables.keys().map(|name| &**name);
+    let hint = match closest(&name.value, names.clone()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => "add it to `tables` at the top level of the file".to_owned(),
+    };
+    Fault::new("unknown_table", format!("no table is called `{}`", name.value)).hint(hint)
 }
 
 /// Merges a setting of the domain: files may repeat it, but not contradict it.

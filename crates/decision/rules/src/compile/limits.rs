@@ -165,6 +165,7 @@ impl<'s> LimitsBuild<'s> {
             domain: Arc::clone(context.domain),
             path: Arc::clone(&context.path),
             plan: plan.map(Arc::clone),
+            terms: None,
             limits: ids,
             exemption,
             metadata: context.metadata.clone(),
@@ -173,6 +174,29 @@ impl<'s> LimitsBuild<'s> {
             addresses: context.addresses.clone(),
         });
         id
+    }
+
+    /// A rule of a node for clients whose rows have these terms.
+    pub(super) fn row_rule(
+        &mut self,
+        context: &RuleContext<'_>,
+        plan: Option<&Arc<str>>,
+        terms: &Arc<str>,
+        limits: &[LimitText],
+    ) -> RuleId {
+        let id = self.rule(context, plan, limits);
+        if let Some(rule) = self.rules.last_mut() {
+            rule.terms = Some(Arc::clone(terms));
+            rule.addresses = None;
+        }
+        id
+    }
+
+    /// Marks a rule as one whose limits depend on rows: no address alone says which apply.
+    pub(super) fn depends_on_rows(&mut self, rule: RuleId) {
+        if let Some(rule) = self.rules.get_mut(rule.index()) {
+            rule.addresses = None;
+        }
     }
 
     /// One limit; none when it is unlimited.

@@ -32,7 +32,8 @@ impl Item for Descriptor {
         };
         let misused_share = share.filter(|_| !is_shareable).map(|share| share.key);
         let limits = keys.limits(reader, values == ValuePattern::Any && prefixes.is_none());
-        if matches!(limits, Limits::None) {
+        let overrides = keys.overrides.take().map(|table| table.map(|name| name.0));
+        if matches!(limits, Limits::None) && overrides.is_none() {
             keys.warn_without_limit(reader);
         }
         Some(Descriptor {
@@ -42,6 +43,7 @@ impl Item for Descriptor {
             sharing,
             misused_share,
             limits,
+            overrides,
             mode: keys.mode(reader),
             enforce_percent: keys.enforce_percent.and_then(|percent| u8::try_from(percent).ok()),
             quota: keys.quota_mode.unwrap_or_default(),

@@ -4,10 +4,10 @@ use tidegate_document::{
     Fault, LocatedValue, Location, NodeKind, Problems, Reader, Source, Yaml, parse,
 };
 
-use super::{Plan, RuleFile};
+use super::{Plan, RuleFile, Table};
 use crate::dialect::RuleDialect;
 use crate::options::SOURCE_BYTES_MAX;
-use crate::table::{PlanKeys, RuleFileKeys};
+use crate::table::{PlanKeys, RuleFileKeys, TableKeys};
 
 /// Reads one source. None when nothing in it can be checked further.
 pub(crate) fn read(file: u32, source: &Source, problems: &mut Problems<'_>) -> Option<RuleFile> {
@@ -28,11 +28,15 @@ pub(crate) fn read(file: u32, source: &Source, problems: &mut Problems<'_>) -> O
     let domain = domain(&mut reader, &keys);
     let plans = keys.plans.map(|plans| plans.0).unwrap_or_default();
     let plans = plans.into_iter().map(|(name, keys)| plan(&mut reader, name, keys)).collect();
+    let tables = keys.tables.map(|tables| tables.0).unwrap_or_default();
+    let tables = tables.into_iter().filter_map(|(name, keys)| table(&mut reader, name, keys));
+    let tables = tables.collect();
     Some(RuleFile {
         domain: domain?,
         charge: keys.charge.map(|charge| charge.map(|word| word.0)),
         store_deadline: keys.store_deadline.map(|deadline| deadline.map(|interval| interval.0)),
         plans,
+        tables,
         descriptors: keys.descriptors,
     })
 }
@@ -85,4 +89,21 @@ fn plan(reader: &mut Reader<'_, '_>, name: LocatedValue<String>, keys: PlanKeys)
         reader.error_at(name.location, Fault::new("no_limits", message).hint(hint));
     }
     Plan { name, limits: keys.limits.map(|limits| limits.0).unwrap_or_default() }
+}
+
+fn table(
+    reader: &mut Reader<'_, '_>,
+    name: LocatedValue<String>,
+    keys: TableKeys,
+) -> Option<Table> {
+    if name.value.is_empty() {
+        reader.error_at(name.location, Fault::new("empty_name", "a table has an empty name"));
+    }
+    if !keys.keys.has("key") {
+        let message = format!("table `{}` does not say whose rows it has", name.value);
+        let hint = "add `key`: the key of the entry whose value is looked up, such as `client`";
+        reader.error_at(name.location, Fault::new("no_table_key", message).hint(hint));
+    }
+    let (key, file) = (keys.key?, keys.file);
+    Some(Table { name, key: key.map(|key| key.0), file: file.map(|file| file.map(|name| name.0)) })
 }

@@ -60,6 +60,8 @@ pub(crate) enum End {
     Rule(RuleId),
     /// The value names the plan; the index of the choice.
     Choice(u32),
+    /// A row may change the limits; the index of the choice.
+    Row(u32),
 }
 
 /// The part of a request's value that selects the counter.

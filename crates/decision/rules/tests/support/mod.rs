@@ -1,7 +1,9 @@
 //! What several tests need: compiling a text, asking it, showing what it found.
 #![allow(dead_code, reason = "each test uses a part")]
 
-use tidegate_rules::{Entry, KeyValue, MatchedRule, Options, Report, Snapshot, Source, compile};
+use tidegate_rules::{
+    Entry, KeyValue, MatchedRule, Options, Report, Snapshot, Source, Timestamp, compile,
+};
 
 pub(crate) fn try_compile(text: &str) -> Result<Snapshot, Report> {
     compile(&[Source::new("rules.yaml", text)], &Options::default())
@@ -21,7 +23,7 @@ pub(crate) fn find<'s, 'r>(
     snapshot: &'s Snapshot,
     request: &[(&'r str, &'r str)],
 ) -> Option<MatchedRule<'s, 'r>> {
-    snapshot.domains().next()?.find(&entries(request))
+    snapshot.domains().next()?.find(&entries(request), Timestamp::EPOCH)
 }
 
 /// The path of the rule that a request meets, and the values it is counted by.

@@ -7,7 +7,9 @@ use std::collections::HashSet;
 use std::hint::black_box;
 
 use anyhow::{Context, ensure};
-use tidegate_engine::{Descriptor, Engine, MemoryConfig, MemoryStore, Request, SystemClock};
+use tidegate_engine::{
+    Descriptor, Engine, MemoryConfig, MemoryStore, Request, SystemClock, Timestamp,
+};
 use tidegate_rules::Domain;
 
 use crate::contestant::{Contestant, ContestantName, Governor, Terms, TidegateLimiter};
@@ -120,7 +122,7 @@ pub(super) fn matching<'a>(
     Entrant::new(name, move |place, operations| {
         let asked = sequence.from(place).take(operations);
         let found = asked.filter(|asked| {
-            let found = domain.find(&entries(asked));
+            let found = domain.find(&entries(asked), Timestamp::EPOCH);
             black_box(&found).is_some()
         });
         found.count()

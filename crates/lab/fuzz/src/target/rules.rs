@@ -1,7 +1,7 @@
 //! The rule parser: any text compiles or is rejected at existing locations, with the same result
 //! each time.
 
-use tidegate_rules::{Entry, Options, Report, Snapshot, Source, compile};
+use tidegate_rules::{Entry, Options, Report, Snapshot, Source, Timestamp, compile};
 
 use super::{Target, Trail, locations};
 
@@ -161,8 +161,8 @@ fn usable(one: &Snapshot, two: &Snapshot, sources: &[Source]) -> Result<Trail, S
         for asked in ASKED {
             let entries: Vec<Entry<'_>> =
                 asked.iter().map(|(key, value)| Entry { key, value }).collect();
-            let found = domain.find(&entries).is_some();
-            let explained = domain.explain(&entries).to_string();
+            let found = domain.find(&entries, Timestamp::EPOCH).is_some();
+            let explained = domain.explain(&entries, Timestamp::EPOCH).to_string();
             if found != explained.contains(" applies") {
                 return Err(format!("found: {found}, but explained so: {explained}"));
             }
