@@ -19,6 +19,8 @@ pub struct BeatSchedule {
 impl BeatSchedule {
     /// The shortest time between two heartbeats that a change of the demand causes.
     pub const URGENT_GAP: Nanos = Nanos::from_millis(250);
+    /// The shortest time between a heartbeat and the next regular one, unless the period is shorter than two of it.
+    const GAP: Nanos = Nanos::from_millis(500);
     /// The period of a member that has its fair share and wants no more.
     const SATISFIED: Nanos = Nanos::from_secs(4);
     /// The period of a member that wants more than its fair share, or whose share changed a moment ago.
@@ -57,8 +59,8 @@ impl BeatSchedule {
         if lost {
             self.phase = now.after(Nanos::new(random % period));
         }
-        // Not at once again: at least half of a period later.
-        let earliest = now.after(Nanos::new(period / 2));
+        // Not at once again, and not a whole period too late either.
+        let earliest = now.after(Nanos::new((period / 2).min(Self::GAP.get())));
         let periods = earliest.since(self.phase).get().div_ceil(period);
         self.phase.after(Nanos::new(periods.saturating_mul(period)))
     }

@@ -27,6 +27,8 @@ pub enum TargetAnswer {
 #[derive(Clone, Debug)]
 pub struct Brake {
     level_ppm: u32,
+    /// The level that it took over from the member that probes.
+    followed_ppm: u32,
     /// The level at which the target throttled last.
     failed_ppm: Option<u32>,
     waits_until: Timestamp,
@@ -56,6 +58,7 @@ impl Brake {
     pub const fn new(hold_max: Nanos) -> Self {
         Brake {
             level_ppm: Pace::WHOLE,
+            followed_ppm: Pace::WHOLE,
             failed_ppm: None,
             waits_until: Timestamp::EPOCH,
             looked_at: Timestamp::EPOCH,
@@ -114,6 +117,11 @@ impl Brake {
         self.level_ppm
     }
 
+    /// Whether this member has met the limit since it took over the shared level.
+    pub const fn has_fallen(&self) -> bool {
+        self.level_ppm < self.followed_ppm
+    }
+
     /// Looks at the answers of the last second. `share_per_second` is how many requests the whole share allows in a
     /// second; only the member that `probes` raises the level.
     pub fn tick(&mut self, share_per_second: f64, probes: bool, now: Timestamp) {
@@ -141,6 +149,11 @@ impl Brake {
     pub const fn follow(&mut self, shared_ppm: u32, reported_ppm: u32) {
         if self.level_ppm == reported_ppm {
             self.level_ppm = shared_ppm;
+            self.followed_ppm = shared_ppm;
+            // Should this member probe next, it begins here and not at the whole share.
+            if shared_ppm < Pace::WHOLE && self.failed_ppm.is_none() {
+                self.failed_ppm = Some(shared_ppm);
+            }
         }
     }
 

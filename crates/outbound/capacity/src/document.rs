@@ -397,10 +397,15 @@ impl CapacityDocument {
     }
 
     fn update_brake(&mut self, number: u64, heartbeat: &Heartbeat) {
-        if self.member(self.prober).is_none() {
+        let probed = self.prober == number;
+        // A member without work meets no limit, so that it cannot tell how far the level may rise.
+        let probes = self.member(self.prober).is_some_and(|prober| prober.wants > 0);
+        if !probes && (heartbeat.wants > 0 || self.member(self.prober).is_none()) {
             self.prober = number;
         }
         let level = heartbeat.brake_ppm.min(Pace::WHOLE);
+        // A member that begins to probe begins at the shared level, which it may not have heard of yet.
+        let level = if probed { level } else { level.min(self.brake_ppm) };
         if level < self.brake_ppm || self.prober == number {
             // A member that meets the limit becomes the one that probes how far it can rise again.
             self.prober = number;

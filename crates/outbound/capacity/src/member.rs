@@ -112,6 +112,8 @@ struct MemberState {
     backlog: Cost,
     /// The next record, while no chunk of a quota pays for it.
     missing: Option<Cost>,
+    /// The level of the brake at the last heartbeat.
+    reported_ppm: u32,
     /// A hold that the other members do not know of yet.
     hold_ms: Option<u64>,
     hold_seen: u64,
@@ -138,6 +140,7 @@ impl<S: CapacityStore, C: Clock> TargetMember<S, C> {
             revision: 0,
             backlog: Cost::NONE,
             missing: None,
+            reported_ppm: Pace::WHOLE,
             hold_ms: None,
             hold_seen: 0,
             random: seed(&terms.name, clock.now()),
@@ -460,7 +463,14 @@ impl MemberState {
     /// The slots that send the backlog within a second. Slots are given back only when the records sent under them no
     /// longer count.
     fn wants(&self, now: Timestamp) -> u16 {
-        let wants = self.limits.slots_for(self.backlog);
+        let wants = u64::from(self.limits.slots_for(self.backlog));
+        // Under the brake a slot sends less.
+        let level = match self.brake.level_ppm(now) {
+            0 => Pace::WHOLE,
+            level => level,
+        };
+        let wants = (wants * u64::from(Pace::WHOLE)).div_ceil(u64::from(level));
+        let wants = u16::try_from(wants).unwrap_or(u16::MAX).min(self.limits.slots());
         if self.pacer.is_idle(now) { wants } else { wants.max(1) }
     }
 
@@ -482,7 +492,12 @@ impl MemberState {
             epoch: seconds_since_1970(),
             may_have_holders: shared.store.outlived_by_members(),
         };
-        let report = BrakeReport { level_ppm: self.brake.own_level_ppm(), hold_ms: self.hold_ms };
+        self.reported_ppm = self.brake.own_level_ppm();
+        let probes = self.holder.grant().is_some_and(|grant| grant.probes);
+        // A level that was only taken over is no news: it may be older than the prober's.
+        let is_news = probes || self.brake.has_fallen();
+        let level_ppm = if is_news { self.reported_ppm } else { Pace::WHOLE };
+        let report = BrakeReport { level_ppm, hold_ms: self.hold_ms };
         let reading = DocumentReading { document, store_time_ms: read.time_ms };
         let prepared = self.holder.prepare(reading, &fallback, report, read_at, now)?;
         self.update_pace(&shared.target, now);
@@ -501,8 +516,8 @@ impl MemberState {
             self.hold_ms = None;
         }
         let Some(grant) = self.holder.grant().cloned() else { return };
-        if !grant.probes {
-            self.brake.follow(grant.brake_ppm, report.level_ppm);
+        if !grant.probes || grant.brake_ppm < self.reported_ppm {
+            self.brake.follow(grant.brake_ppm, self.reported_ppm);
         }
         if let Some(hold) = grant.hold.filter(|hold| hold.number > self.hold_seen) {
             self.hold_seen = hold.number;

@@ -214,7 +214,12 @@ impl LimitPacer {
             return Some(at);
         }
         let start = self.start(cost, at)?;
-        Some(coarse(start.max(fine(at)).checked_add(self.next_interval(cost, at)?)?))
+        // Nothing leaves while the target is closed.
+        self.next_interval(cost, at)?;
+        // The limit counts, not the brake: a braked interval may be longer than any lease.
+        let whole =
+            LimitPacer { pace: Pace { level_ppm: Pace::WHOLE, ..self.pace }, ..self.clone() };
+        Some(coarse(start.max(fine(at)).checked_add(whole.next_interval(cost, at)?)?))
     }
 
     fn depart(&mut self, cost: u64, now: Timestamp) {

@@ -148,6 +148,34 @@ async fn a_time_to_wait_that_one_member_hears_stops_the_others_too() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_last_records_leave_although_the_brake_is_low_and_its_prober_has_no_work() {
+    let store = SharedMemory::default();
+    let first = join(&store, "first", target(200, 20));
+    let second = join(&store, "second", target(200, 20));
+    for member in [&first, &second] {
+        member.set_backlog(many(1_000));
+        member.holds_slots().await;
+    }
+    // The target throttles all that the first one sends: it becomes the prober, at the lowest level.
+    for _ in 0..60 {
+        let permit = first.turn(ONE).await.unwrap();
+        permit.finish(TargetAnswer::Throttled { retry_after: None }, None);
+    }
+    sleep(Duration::from_secs(5)).await;
+    assert!(second.brake_ppm() < 200_000, "{}", second.brake_ppm());
+    first.set_backlog(Cost::NONE);
+    let began = Instant::now();
+    for left in (1..=200).rev() {
+        second.set_backlog(many(left));
+        let permit = timeout(Duration::from_secs(30), second.turn(ONE)).await.unwrap().unwrap();
+        permit.finish(TargetAnswer::Accepted, None);
+    }
+    // It waits for ten seconds and rises by one in a hundred a second, then by five.
+    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+    assert!(second.brake_ppm() > 100_000, "{}", second.brake_ppm());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_member_that_leaves_frees_its_slots_at_once() {
     let store = SharedMemory::default();
     let stays = join(&store, "stays", target(100, 10));

@@ -49,11 +49,11 @@ pub(super) fn rival(stage: Stage<'_>) -> SceneReport {
     let amount = plan.amount;
     let mut fleet = Fleet::new(stage.program, plan, stage.seed);
     let queue = fleet.open_queue(&postgres.url());
-    fleet.enqueue(&queue, stage.length.of(1_600, 20_000));
+    fleet.enqueue(&queue, stage.length.of(800, 20_000));
     let _workers: Vec<WorkerHandle> =
         (0..2).map(|_| fleet.start_worker(&postgres.url(), &redis.url())).collect();
     fleet.wait_for_arrivals(100);
-    let lasting = Duration::from_secs(stage.length.of(6, 60));
+    let lasting = Duration::from_secs(stage.length.of(4, 60));
     let every = Nanos::new(1_000_000_000 * 10 / (4 * amount));
     let from = fleet.service.now();
     fleet.service.add_rival(Cost { operations: 1, bytes: 0, units: 0 }, every, lasting);

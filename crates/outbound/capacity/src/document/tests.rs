@@ -97,6 +97,22 @@ fn the_lowest_brake_holds_and_only_its_member_raises_it() {
 }
 
 #[test]
+fn a_prober_without_work_hands_over_and_the_next_begins_at_the_shared_level() {
+    let mut document = document(10);
+    let mut report = |member: &str, wants: u16, level: u32| {
+        let beat = Heartbeat { brake_ppm: level, ..heartbeat(member, wants) };
+        let grant = document.heartbeat(&beat).unwrap();
+        (grant.brake_ppm, grant.probes)
+    };
+    assert_eq!(report("a", 5, 300_000), (300_000, true));
+    assert_eq!(report("a", 0, 300_000), (300_000, true), "nobody else is there");
+    // It joins with a level of its own that knows nothing of the target.
+    assert_eq!(report("b", 5, 1_000_000), (300_000, true));
+    assert_eq!(report("a", 0, 300_000), (300_000, false));
+    assert_eq!(report("b", 5, 310_000), (310_000, true));
+}
+
+#[test]
 fn a_hold_reaches_every_member_with_its_number() {
     let mut document = document(10);
     document.heartbeat(&Heartbeat { hold_ms: Some(30_000), ..heartbeat("a", 5) }).unwrap();

@@ -90,6 +90,16 @@ fn a_record_whose_interval_outlasts_the_lease_waits() {
 }
 
 #[test]
+fn a_brake_does_not_make_a_record_outlast_its_lease() {
+    let mut pacer = TargetPacer::new(&target(10, 10));
+    // One unit a second, of which the brake leaves a twentieth.
+    pacer.set_pace(Pace { slots: 1, level_ppm: 49_000 }, Timestamp::EPOCH);
+    let now = Timestamp::from_secs(60);
+    let deadline = Timestamp::from_secs(70);
+    assert!(matches!(pacer.earliest(Cost::units(1), now, deadline), Departure::At(_)));
+}
+
+#[test]
 fn all_limits_bind_at_once() {
     let limits = vec![
         TargetLimit::per_second(Dimension::Operations, 20),

@@ -93,7 +93,8 @@ async fn satisfied() -> anyhow::Result<Row> {
     };
     let fleet = Fleet::prepare(plan).await?;
     fleet.start().await?;
-    sleep(Duration::from_secs(3)).await;
+    // Members look often until nobody has joined for a while.
+    sleep(Duration::from_secs(9)).await;
     let before = fleet.calls.writes.load(Ordering::Relaxed);
     sleep(TIME).await;
     let writes = fleet.calls.writes.load(Ordering::Relaxed) - before;
