@@ -62,6 +62,11 @@ fn damaged_answers_of_targets_have_an_outcome_within_bounds() {
 }
 
 #[test]
+fn pages_answer_damaged_queries_and_bodies_and_show_no_formula() {
+    assert!(run(TargetName::Pages, 300) > 10);
+}
+
+#[test]
 fn ten_megabytes_of_nesting_do_no_harm() {
     let cases: [(TargetName, &[u8]); 8] = [
         (TargetName::Rules, b"["),
