@@ -5,7 +5,7 @@ export CARGO_TERM_PROGRESS_WHEN ?= never
 WATCHED = CARGO_TERM_PROGRESS_WHEN=auto
 
 # What is optional and tested nevertheless.
-OPTIONAL = tidegate/capacity-etcd,tidegate/capacity-postgres,tidegate/capacity-s3,tidegate/capacity-sqlite,tidegate/client,tidegate/forwarder,tidegate-client/reqwest,tidegate/pacer,tidegate/protection,tidegate/queue-postgres,tidegate/queue-redis,tidegate/redis,tidegate-rls/proto
+OPTIONAL = tidegate/capacity-etcd,tidegate/capacity-postgres,tidegate/capacity-s3,tidegate/capacity-sqlite,tidegate/client,tidegate/forwarder,tidegate-client/reqwest,tidegate-client/slices,tidegate/pacer,tidegate/protection,tidegate/queue-postgres,tidegate/queue-redis,tidegate/redis,tidegate-rls/proto
 
 # The release whose nodes a new one has to share a Redis with, and where it is checked out.
 OLD ?= 8b8d2fd

@@ -20,7 +20,7 @@ pub(crate) struct HostLimits {
     pub(crate) max_syn_backlog: Option<u64>,
     /// Whether SYN packets are answered with cookies when that queue is full.
     pub(crate) syn_cookies: Option<u64>,
-    /// Files that the process may open.
+    /// Files that the process may open: the hard limit, because the service raises its own to that.
     pub(crate) open_files: Option<u64>,
     /// Connections that connection tracking knows, where it is loaded.
     pub(crate) conntrack_max: Option<u64>,
@@ -137,11 +137,11 @@ impl WantedByConfig {
     }
 }
 
-/// The soft limit in `/proc/self/limits`.
+/// The hard limit in `/proc/self/limits`.
 fn open_files(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("Max open files"))?;
-    let soft = line.split_whitespace().next()?;
-    if soft == "unlimited" { Some(u64::MAX) } else { soft.parse().ok() }
+    let hard = line.split_whitespace().nth(1)?;
+    if hard == "unlimited" { Some(u64::MAX) } else { hard.parse().ok() }
 }
 
 /// The number of ports in a range.
@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn the_files_of_the_kernel_are_read() {
         let limits = "Limit  Soft Limit  Hard Limit  Units\nMax open files            20000                524288               files\n";
-        assert_eq!(open_files(limits), Some(20_000));
+        assert_eq!(open_files(limits), Some(524_288));
         assert_eq!(open_files("Max open files unlimited unlimited files"), Some(u64::MAX));
         assert_eq!((ports("32768\t60999\n"), ports("9 1"), ports("x")), (Some(28_232), None, None));
         assert!(HostLimits::read().somaxconn.is_some());

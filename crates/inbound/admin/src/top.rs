@@ -19,9 +19,11 @@ pub(super) struct TopPage {
     reading: TopReading,
     /// Requests that overload protection refused, since the start of the process.
     shed: Vec<ShedRow>,
-    /// The networks with the most open or refused connections, if connections are limited.
+    /// The networks with the most open or refused connections.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     networks: Vec<NetworkRow>,
-    /// The networks that flood, if there is a list.
+    /// The networks that flood.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     listed: Vec<ListedRow>,
 }
 

@@ -12,7 +12,7 @@ use crate::decode::object::{List, Object};
 use crate::decode::{self, CheckBody, CheckRequest};
 use crate::encode::response::json_with;
 use crate::encode::{DecisionBody, Version};
-use crate::permits;
+use crate::permits::{self, TooManyPermits};
 use crate::problem::RequestProblem;
 use crate::service::{ApiState, CountedResponse};
 
@@ -85,7 +85,7 @@ impl<S: CounterStore, C: Clock> ApiState<S, C> {
             let held = held.filter(|_| verdict.is_admitted());
             let permit = held.map(|held| {
                 let time_to_live = permits::time_to_live(&verdict);
-                self.permits.issue(held, time_to_live, now)
+                self.permits.issue(held, time_to_live, now).map_err(|_| TooManyPermits)
             });
             (verdict, permit, now)
         })

@@ -74,6 +74,42 @@ pub(crate) struct ReleaseBody<'a> {
     pub(crate) permit: Cow<'a, str>,
 }
 
+/// The body of an exchange of slices: units to take, and a slice to give back.
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SliceBody<'a> {
+    #[serde(borrow, deserialize_with = "domain")]
+    pub(crate) domain: Cow<'a, str>,
+    #[serde(borrow)]
+    descriptors: List<RequestDescriptor<'a>>,
+    /// The units to take; zero takes none.
+    pub(crate) units: u64,
+    /// How long the units may be spent, in milliseconds.
+    pub(crate) life_ms: Option<u64>,
+    /// The slice to give back.
+    #[serde(borrow, default)]
+    pub(crate) slice: Option<Cow<'a, str>>,
+    /// The units of it that were not spent.
+    #[serde(default)]
+    pub(crate) unused: u64,
+}
+
+impl<'a> SliceBody<'a> {
+    /// The request whose limits the units are taken from.
+    pub(crate) fn request(&mut self) -> Result<CheckRequest<'a>, RequestProblem> {
+        if self.descriptors.0.iter().any(|Object(descriptor)| descriptor.cost.is_some()) {
+            let problem = RequestProblem::bad_request("a descriptor of a slice has no `cost`");
+            return Err(problem.hint("`units` says how much to take".to_owned()));
+        }
+        let descriptors = List(std::mem::take(&mut self.descriptors.0));
+        Ok(CheckRequest { domain: std::mem::take(&mut self.domain), descriptors, cost: self.units })
+    }
+}
+
+impl JsonObject for SliceBody<'_> {
+    const DESCRIPTION: &'static str = "an object with `domain`, `descriptors` and `units`";
+}
+
 impl JsonObject for CheckBody<'_> {
     const DESCRIPTION: &'static str =
         "an object with `domain` and `descriptors`, or one with `requests`";
@@ -200,7 +236,7 @@ where
 
 /// The objects of bodies and their fields, by the names of the OpenAPI document.
 #[cfg(test)]
-pub(crate) fn schemas() -> [(&'static str, Vec<String>); 6] {
+pub(crate) fn schemas() -> [(&'static str, Vec<String>); 7] {
     [
         ("Question", error::fields_of::<CheckBody<'_>>()),
         ("Request", error::fields_of::<CheckRequest<'_>>()),
@@ -208,6 +244,7 @@ pub(crate) fn schemas() -> [(&'static str, Vec<String>); 6] {
         ("Entry", error::fields_of::<RequestEntry<'_>>()),
         ("OwnLimit", error::fields_of::<OwnLimit>()),
         ("Release", error::fields_of::<ReleaseBody<'_>>()),
+        ("SliceExchange", error::fields_of::<SliceBody<'_>>()),
     ]
 }
 
@@ -241,6 +278,11 @@ pub(crate) fn one_request(body: &[u8]) -> Result<CheckRequest<'_>, RequestProble
 
 /// Decodes the body of a release.
 pub(crate) fn release_body(body: &[u8]) -> Result<ReleaseBody<'_>, RequestProblem> {
+    parse(body)
+}
+
+/// Decodes the body of an exchange of slices.
+pub(crate) fn slice_body(body: &[u8]) -> Result<SliceBody<'_>, RequestProblem> {
     parse(body)
 }
 

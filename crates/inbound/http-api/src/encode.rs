@@ -205,7 +205,7 @@ fn some_ms(span: Nanos) -> Option<u64> {
     (span > Nanos::ZERO).then(|| ms(span))
 }
 
-const fn wait_ms(retry: Retry) -> Option<u64> {
+pub(crate) const fn wait_ms(retry: Retry) -> Option<u64> {
     match retry {
         Retry::After(wait) => Some(ms(wait)),
         Retry::Now | Retry::Never => None,

@@ -10,6 +10,7 @@
 //! | header fields and body → request | `decode` |
 //! | request → verdict | `decide` |
 //! | verdict → JSON | `encode` |
+//! | units that a client takes ahead | `slices` |
 //! | requests that wait for their body, counting | `service` |
 //! | errors | `problem` |
 //!
@@ -51,6 +52,8 @@ mod route;
 mod rules_view;
 mod service;
 mod settings;
+mod slices;
+mod tokens;
 
 pub use health::Health;
 pub use rules_view::{LoadFailure, RulesStatus, RulesView};

@@ -18,6 +18,7 @@ pub(super) enum Route {
     /// A verb applied to the limits of a request.
     Apply(Verb),
     Release,
+    Slices,
     Explain,
     Rules,
     OpenApi,
@@ -32,7 +33,8 @@ impl Route {
             Route::Apply(Verb::Refund | Verb::Reset) => Some(Role::Change),
             Route::Apply(Verb::Check | Verb::Take | Verb::Charge)
             | Route::Json
-            | Route::Release => Some(Role::Check),
+            | Route::Release
+            | Route::Slices => Some(Role::Check),
         }
     }
 }
@@ -68,6 +70,7 @@ impl Methods {
 pub(super) const ROUTES: &[(&str, Methods, Route)] = &[
     ("/v1/check", Methods::Post, Route::Apply(Verb::Check)),
     ("/v1/release", Methods::Post, Route::Release),
+    ("/v1/slices", Methods::Post, Route::Slices),
     ("/v1/peek", Methods::Post, Route::Apply(Verb::Peek)),
     ("/v1/refund", Methods::Post, Route::Apply(Verb::Refund)),
     ("/v1/reset", Methods::Post, Route::Apply(Verb::Reset)),

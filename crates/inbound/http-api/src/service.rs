@@ -31,6 +31,7 @@ use crate::problem::RequestProblem;
 use crate::route::{self, Route};
 use crate::rules_view::{self, RulesView};
 use crate::settings::HttpApiSettings;
+use crate::slices::Slices;
 
 /// Answers the body of a request to `/json`.
 pub type JsonHandler =
@@ -61,6 +62,7 @@ pub(crate) struct ApiState<S, C> {
     pub(crate) engine: Arc<Engine<S, C>>,
     pub(crate) parts: HttpApiParts,
     pub(crate) permits: Permits,
+    pub(crate) slices: Slices,
 }
 
 /// A response and how the meter counts it. Responses without a kind are not counted: they decide nothing.
@@ -85,7 +87,8 @@ impl<S, C> HttpApi<S, C> {
     /// An API to this engine.
     pub fn new(engine: Arc<Engine<S, C>>, parts: HttpApiParts) -> Self {
         let permits = Permits::new(parts.settings.permits_max);
-        HttpApi { shared: Arc::new(ApiState { engine, parts, permits }) }
+        let slices = Slices::new(parts.settings.slices_max);
+        HttpApi { shared: Arc::new(ApiState { engine, parts, permits, slices }) }
     }
 }
 
@@ -148,6 +151,10 @@ impl<S: CounterStore, C: Clock> ApiState<S, C> {
                 let held = token.and_then(|token| self.permits.release(token, now));
                 let body = to_json(&json!({ "released": held.is_some() }));
                 CountedResponse::new(json(StatusCode::OK, body), AnswerKind::Admitted)
+            }
+            Route::Slices => {
+                let body = self.read_json(&parts.headers, body).await?;
+                self.exchange(decode::slice_body(&body)?).await?
             }
             Route::Explain => {
                 let body = self.read_json(&parts.headers, body).await?;

@@ -18,6 +18,8 @@ defaults! {
         pub batch_max: usize = 100,
         /// The most permits that are held at once; each takes about 200 bytes. Default: 100,000.
         pub permits_max: usize = 100_000,
+        /// The most slices that are held at once; each takes about 200 bytes. Default: 100,000.
+        pub slices_max: usize = 100_000,
         /// Whether every request is admitted whatever its limits decide; the answer still shows their decisions.
         /// Default: no.
         pub shadow: bool,

@@ -15,6 +15,7 @@ use crate::observer::{Observer, PacingEvent};
 use crate::scope::{Scope, Targets};
 use crate::service::PacedService;
 use crate::settings::PacingSettings;
+use crate::slices::SliceSource;
 
 /// Paces the calls of a client. Services made by one layer, or by its clones, share what they know of their targets.
 #[derive(Clone, Debug)]
@@ -27,6 +28,7 @@ pub(crate) struct LayerState {
     pub(crate) settings: PacingSettings,
     pub(crate) scope: Arc<dyn Fn(&Parts) -> Scope + Send + Sync>,
     pub(crate) observer: Option<Arc<dyn Observer>>,
+    pub(crate) slices: Option<Arc<dyn SliceSource>>,
     pub(crate) targets: Arc<Targets>,
     pub(crate) time: Arc<TimeBase>,
 }
@@ -67,6 +69,7 @@ impl PacingLayer {
             settings,
             scope: Arc::new(|parts| Scope::of_authority(&parts.uri)),
             observer: None,
+            slices: None,
             targets: Arc::default(),
             time: Arc::new(TimeBase::new(RandomState::new().hash_one(0))),
         };
@@ -77,6 +80,24 @@ impl PacingLayer {
     #[must_use]
     pub fn scope(self, scope: impl Fn(&Parts) -> Scope + Send + Sync + 'static) -> Self {
         self.with(|shared| shared.scope = Arc::new(scope))
+    }
+
+    /// Spends a unit for each call, and takes units from a decision service ahead, so that several processes share a
+    /// limit and none is refused. While that service does not answer, calls go on without.
+    #[must_use]
+    pub fn slices(self, source: impl SliceSource) -> Self {
+        self.with(|shared| shared.slices = Some(Arc::new(source)))
+    }
+
+    /// Gives back the units that are left, before the process ends. What is not given back stays charged.
+    pub async fn give_back(&self) {
+        let Some(source) = &self.shared.slices else { return };
+        for target in self.shared.targets.all() {
+            if let Some(exchange) = target.unspent(self.shared.time.now()).await {
+                // What could not be given back stays charged, as after a crash.
+                let _ = source.exchange(exchange).await;
+            }
+        }
     }
 
     /// Shows each step to an observer.

@@ -37,12 +37,17 @@
 //! [`TargetState`] is all of the arithmetic: it does no I/O and takes the time as an argument. Nothing sleeps silently:
 //! an [`Observer`] sees each wait, hold, retry and drop.
 //!
+//! Several processes on one limit: [`PacingLayer::slices`] takes units ahead from a decision service, with the feature
+//! `slices` from a Tidegate.
+//!
 //! With the feature `reqwest`, `ReqwestService` puts the layer in front of reqwest's client. For tonic, map the body:
 //! `examples/tonic.rs`.
 //!
 //! A client is a courtesy: a service must not depend on it, and enforces its limits itself.
 
 mod body;
+#[cfg(feature = "slices")]
+mod decision_service;
 mod in_flight;
 mod layer;
 mod observer;
@@ -55,11 +60,14 @@ mod scope;
 mod service;
 mod settings;
 mod share;
+mod slices;
 mod target;
 mod throttle;
 mod turn;
 
 pub use body::{REPLAY_BYTES_MAX, ReplayBody};
+#[cfg(feature = "slices")]
+pub use decision_service::DecisionService;
 pub use layer::PacingLayer;
 pub use observer::{Observer, PacingEvent};
 pub use outcome::{Outcome, PacingError};
@@ -68,4 +76,5 @@ pub use reqwest::ReqwestService;
 pub use scope::{Scope, TARGETS_MAX};
 pub use service::{Deadline, PacedService};
 pub use settings::PacingSettings;
+pub use slices::{ExchangeFuture, SliceAnswer, SliceError, SliceExchange, SliceSource, SliceState};
 pub use target::{AnswerKind, Step, TargetState};

@@ -27,6 +27,8 @@ pub enum PacingEvent {
     },
     /// A call is not repeated, because the budget is spent.
     BudgetSpent,
+    /// A call leaves without a unit, because the decision service did not answer.
+    NoSlice,
     /// A call was refused without being sent.
     NotSent,
 }

@@ -50,6 +50,11 @@ pub(crate) struct Targets {
 }
 
 impl Targets {
+    /// Every target.
+    pub(crate) fn all(&self) -> Vec<Arc<Target>> {
+        self.by_scope.lock().values().map(Arc::clone).collect()
+    }
+
     /// The target of a scope, made if it is new. `name` is what observers see.
     pub(crate) fn get(
         &self,

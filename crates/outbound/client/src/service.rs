@@ -148,6 +148,17 @@ impl<S> Call<S> {
         B: Body<Data = Bytes>,
     {
         let started = self.shared.time.now();
+        if let Some(source) = &self.shared.slices {
+            let spent = target.spend_unit(&**source, self.wait_max(), || self.shared.time.now());
+            match spent.await {
+                Ok(true) => {}
+                Ok(false) => self.shared.observe(&target.name, PacingEvent::NoSlice),
+                Err(no_turn) => {
+                    self.shared.observe(&target.name, PacingEvent::NotSent);
+                    return Err(self.refuse(no_turn.after));
+                }
+            }
+        }
         let turn = target.wait_turn(attempt == 1, self.wait_max(), || self.shared.time.now()).await;
         let in_flight = turn.map_err(|no_turn| {
             self.shared.observe(&target.name, PacingEvent::NotSent);

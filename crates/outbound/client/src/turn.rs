@@ -9,6 +9,7 @@ use tidegate_response_fields::ResponseFields;
 use tokio::sync::{Mutex as QueueMutex, Notify};
 use tokio::time::{sleep, timeout};
 
+use crate::slices::{SliceAnswer, SliceError, SliceExchange, SliceSource, SliceState};
 use crate::target::{AnswerKind, Step, TargetState};
 
 /// Timers round to a millisecond: this much later is never early.
@@ -20,6 +21,7 @@ pub(crate) struct Target {
     pub(crate) name: String,
     state: Mutex<TargetState>,
     line: QueueMutex<()>,
+    slice: QueueMutex<SliceState>,
     /// An answer arrived: what is left, or in flight, may have changed.
     answered: Notify,
 }
@@ -37,6 +39,7 @@ impl Target {
             name,
             state: Mutex::new(TargetState::new(now)),
             line: QueueMutex::new(()),
+            slice: QueueMutex::default(),
             answered: Notify::new(),
         }
     }
@@ -78,6 +81,51 @@ impl Target {
                 Step::Held(after) => return Err(NoTurn { after }),
             }
         }
+    }
+
+    /// Waits until a unit of the target's limit can be spent. Callers take turns, so that one of them asks for units.
+    /// Returns whether a unit was spent: there is none while the source does not answer.
+    pub(crate) async fn spend_unit(
+        &self,
+        source: &dyn SliceSource,
+        wait_max: Nanos,
+        now: impl Fn() -> Timestamp,
+    ) -> Result<bool, NoTurn> {
+        let started = now();
+        let mut slice = timeout(wait_max.into(), self.slice.lock())
+            .await
+            .map_err(|_| NoTurn { after: Nanos::ZERO })?;
+        loop {
+            let asked = now();
+            if slice.spend(asked) {
+                return Ok(true);
+            }
+            let wait = slice.wait(asked);
+            if wait > Nanos::ZERO {
+                let left = wait_max.get().saturating_sub(asked.since(started).get());
+                if wait.get() > left {
+                    return Err(NoTurn { after: wait });
+                }
+                self.pause(wait).await;
+            }
+            let asked = now();
+            let Some(exchange) = slice.exchange(&self.name, asked) else { return Ok(false) };
+            match source.exchange(exchange).await {
+                Ok(SliceAnswer::Taken { slice: token, units, life }) => {
+                    slice.keep(token, units, life, asked);
+                }
+                Ok(SliceAnswer::Refused { retry_after }) => slice.refuse(retry_after, now()),
+                Err(SliceError(_)) => {
+                    slice.fail(now());
+                    return Ok(false);
+                }
+            }
+        }
+    }
+
+    /// What to give back of the target's slice.
+    pub(crate) async fn unspent(&self, now: Timestamp) -> Option<SliceExchange> {
+        self.slice.lock().await.give_back(&self.name, now)
     }
 
     pub(crate) fn drops(&self, now: Timestamp, random: u64) -> bool {

@@ -17,7 +17,8 @@ use crate::document::{self, DOCUMENT};
 use crate::status::failed_parts;
 
 /// Schemas of bodies that come in.
-const ASKED: [&str; 6] = ["Question", "Request", "Descriptor", "Entry", "OwnLimit", "Release"];
+const ASKED: [&str; 7] =
+    ["Question", "Request", "Descriptor", "Entry", "OwnLimit", "Release", "SliceExchange"];
 
 #[derive(Default)]
 struct Seen(BTreeSet<(String, String)>);
@@ -82,6 +83,17 @@ async fn every_field_of_answers_that_the_document_has_is_served() {
     let answer = bench.post("/v1/chek", &json!(1)).await;
     document::note(&json!({"$ref": "#/components/schemas/Problem"}), &answer.json(), &mut seen.0);
     seen.post(&bench, "/v1/release", &json!({"permit": "x"})).await;
+    let slice = |key: &str, members: Value| {
+        let mut body = asking(key, "10.0.0.9");
+        body.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+        body
+    };
+    let back = json!({"units": 9, "slice": "x", "unused": 1});
+    seen.post(&bench, "/v1/slices", &slice("ip", back.clone())).await;
+    seen.post(&bench, "/v1/slices", &slice("ip", back)).await;
+    let mut none = slice("user", json!({"units": 1}));
+    none["descriptors"][0]["limit"] = json!({"requests_per_unit": 0, "unit": "day"});
+    seen.post(&bench, "/v1/slices", &none).await;
     for (key, value) in [("user", "ada"), ("ip", "10.0.0.1"), ("plan", "free"), ("x", "y")] {
         seen.post(&bench, "/v1/explain", &asking(key, value)).await;
     }
@@ -99,6 +111,7 @@ async fn every_field_of_answers_that_the_document_has_is_served() {
     let down = down(FailureMode::Refuse);
     seen.post(&down, "/v1/check", &asking("user", "ada")).await;
     seen.post(&down, "/v1/reset", &asking("user", "ada")).await;
+    seen.post(&down, "/v1/slices", &slice("user", json!({"units": 1}))).await;
     let full = full(WhenFull::Approximate);
     for user in 0..2_000 {
         let answer = full.post("/v1/check", &asking("user", &user.to_string())).await;

@@ -12,5 +12,6 @@ mod document_is_true;
 mod documentation;
 mod example;
 mod permits;
+mod slices;
 mod status;
 mod wire;

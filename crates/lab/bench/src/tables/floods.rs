@@ -62,14 +62,14 @@ pub(super) fn table(scale: Scale) -> anyhow::Result<Table> {
     let mut table = Table::new("14. Floods (`floods`)", &columns);
     let seconds = if scale.size == Size::Full { 10 } else { 4 };
     let pins = Pins::new()?;
-    let site = Site::new()?;
+    let site = FloodSite::new()?;
     for limits in [FloodLimits::Off, FloodLimits::Connection] {
         let server = site.serve(limits, None, &pins)?;
         let mut quiet = None;
         for rate in RATES {
             eprintln!("floods: {rate} TLS connections a second, {}", limits.name());
             let plan = FloodPlan { rate, ..site.plan(server.door(Door::Http)?, seconds) };
-            let figures = Site::measure(&plan, &server, None, &pins)?;
+            let figures = FloodSite::measure(&plan, &server, None, &pins)?;
             let before = *quiet.get_or_insert(figures.served);
             table.row(figures.row(&format!("TLS, {rate}/s"), limits.name(), before));
         }
@@ -102,19 +102,19 @@ impl FloodLimits {
 }
 
 /// The files of a server.
-struct Site {
+struct FloodSite {
     folder: TempDir,
     authority: Authority,
     program: PathBuf,
 }
 
-impl Site {
+impl FloodSite {
     fn new() -> anyhow::Result<Self> {
         let this = env::current_exe().context("cannot find this program")?;
         let folder = TempDir::new().context("cannot create a folder")?;
         let rules = "domain: d\ndescriptors: [{key: user, rate_limit: {unit: second, requests_per_unit: 1}}]\n";
         std::fs::write(folder.path().join("rules.yaml"), rules)?;
-        Ok(Site { folder, authority: Authority::new(), program: beside(&this, "tidegate")? })
+        Ok(FloodSite { folder, authority: Authority::new(), program: beside(&this, "tidegate")? })
     }
 
     fn serve(
@@ -256,7 +256,12 @@ impl Drop for ChildProcess {
 }
 
 /// The rows that need network namespaces.
-fn in_namespaces(site: &Site, table: &mut Table, seconds: u32, pins: &Pins) -> anyhow::Result<()> {
+fn in_namespaces(
+    site: &FloodSite,
+    table: &mut Table,
+    seconds: u32,
+    pins: &Pins,
+) -> anyhow::Result<()> {
     let Some(pair) = NamespacePair::or_skip("floods in network namespaces", &["nft"]) else {
         table.note("Rows in network namespaces are left out: they need root and nftables.");
         return Ok(());
@@ -271,7 +276,7 @@ fn in_namespaces(site: &Site, table: &mut Table, seconds: u32, pins: &Pins) -> a
         };
         let before = match quiet {
             Some(before) => before,
-            None => *quiet.insert(Site::measure(&plan, &server, Some(&pair), pins)?.served),
+            None => *quiet.insert(FloodSite::measure(&plan, &server, Some(&pair), pins)?.served),
         };
         eprintln!("floods: TLS in namespaces, {}", limits.name());
         let flood = FloodPlan { rate: NAMESPACE_RATE, ..plan.clone() };
@@ -283,7 +288,7 @@ fn in_namespaces(site: &Site, table: &mut Table, seconds: u32, pins: &Pins) -> a
                 took.as_secs_f64()
             ));
         }
-        let figures = Site::measure(&flood, &server, Some(&pair), pins)?;
+        let figures = FloodSite::measure(&flood, &server, Some(&pair), pins)?;
         table.row(figures.row(
             &format!("TLS over a cable, {NAMESPACE_RATE}/s"),
             limits.name(),
@@ -297,7 +302,7 @@ fn in_namespaces(site: &Site, table: &mut Table, seconds: u32, pins: &Pins) -> a
             }
             let name =
                 if limits == FloodLimits::Off { "none" } else { "`connection`, exported rules" };
-            let figures = Site::measure(&syn, &server, Some(&pair), pins)?;
+            let figures = FloodSite::measure(&syn, &server, Some(&pair), pins)?;
             table.row(figures.row(
                 &format!("SYN from 1,000 addresses, {SYN_RATE}/s"),
                 name,
@@ -310,7 +315,7 @@ fn in_namespaces(site: &Site, table: &mut Table, seconds: u32, pins: &Pins) -> a
 }
 
 /// Exports and applies a rule for every address.
-fn drop_rates(site: &Site, pair: &NamespacePair, port: u16) -> anyhow::Result<()> {
+fn drop_rates(site: &FloodSite, pair: &NamespacePair, port: u16) -> anyhow::Result<()> {
     let rules = site.folder.path().join("addresses.yaml");
     std::fs::write(
         &rules,
@@ -323,7 +328,7 @@ fn drop_rates(site: &Site, pair: &NamespacePair, port: u16) -> anyhow::Result<()
     Ok(())
 }
 
-fn guard(site: &Site, pair: &NamespacePair) -> anyhow::Result<ChildProcess> {
+fn guard(site: &FloodSite, pair: &NamespacePair) -> anyhow::Result<ChildProcess> {
     let mut command = pair.on_server(&site.program);
     command.arg("guard").arg("--socket").arg(site.socket());
     Ok(ChildProcess(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?))

@@ -131,7 +131,7 @@ pub(crate) fn run_clients(plan: &FloodPlan) -> anyhow::Result<()> {
             .collect();
         for thread in honest {
             for took in thread.join().unwrap_or_default() {
-                latencies.saturating_record(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
+                latencies.record(u64::try_from(took.as_micros()).unwrap_or(u64::MAX))?;
             }
         }
         Ok(())
