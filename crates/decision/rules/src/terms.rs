@@ -186,6 +186,15 @@ impl NewNumbers {
         }
     }
 
+    /// Whether `burst` or `queue` has a meaning for a limit, or is not given. One table can be for limits that have it and
+    /// for others.
+    pub(crate) fn has_own_parameter(&self, limit: &LimitText) -> bool {
+        let Some((own, _)) = self.own else { return true };
+        let own_of_limit =
+            limit.terms.as_ref().and_then(|terms| terms.limit.algorithm().own_parameter());
+        own_of_limit.is_some_and(|(name, _)| name == own.as_str())
+    }
+
     /// The limit with these numbers.
     pub(crate) fn apply(&self, limit: &LimitText) -> Result<LimitText, String> {
         let Some(terms) = &limit.terms else {
@@ -210,13 +219,7 @@ impl NewNumbers {
                 .filter_map(|word| Unit::from_word(word))
                 .find(|unit| unit.period() == per);
         }
-        if let Some((own, _)) = self.own {
-            let has_it = algorithm.own_parameter().is_some_and(|(name, _)| name == own.as_str());
-            if !has_it {
-                return Err(format!("`{}` has no `{}`", algorithm.name(), own.as_str()));
-            }
-        }
-        let own = self.own.map(|(_, amount)| amount);
+        let own = self.own.filter(|_| self.has_own_parameter(limit)).map(|(_, amount)| amount);
         let algorithm =
             algorithm.with_amount(self.amount, own).map_err(|error| error.to_string())?;
         let changed = Limit::new(algorithm);

@@ -107,6 +107,8 @@ pub(crate) const fn entries<'a>(asked: &RequestValues<'a>) -> [Entry<'a>; 3] {
 
 #[cfg(test)]
 mod tests {
+    use tidegate_engine::Timestamp;
+
     use super::*;
 
     fn found(rules: u64, limits: Limits, rule: u64) -> Option<(String, usize)> {

@@ -40,7 +40,15 @@ pub(super) struct TermsBuild {
     location: Location,
     pub(super) text: Arc<str>,
     parsed: RowTerms,
-    found: Vec<bool>,
+    found: Vec<FoundLimit>,
+}
+
+/// What a number of terms found among the rules.
+#[derive(Clone, Copy, Debug, Default)]
+struct FoundLimit {
+    limit: bool,
+    /// Whether one of the limits has the burst or the queue that is given.
+    own_parameter: bool,
 }
 
 /// What terms make of a rule.
@@ -184,7 +192,12 @@ impl TableBuild {
                 RowTerms::Blocked | RowTerms::Unlimited | RowTerms::Plan(_) => 0,
             };
             let text = terms.text.as_str().into();
-            self.terms.push(TermsBuild { location, text, parsed, found: vec![false; numbers] });
+            self.terms.push(TermsBuild {
+                location,
+                text,
+                parsed,
+                found: vec![FoundLimit::default(); numbers],
+            });
         }
         let others = rows.terms.iter().skip(self.first_terms + self.terms.len());
         if others.filter(|terms| is_ours(terms)).count() > 0 {
@@ -215,7 +228,16 @@ impl TableBuild {
         }
         for terms in &self.terms {
             let RowTerms::Numbers(numbers) = &terms.parsed else { continue };
-            for (number, _) in numbers.iter().zip(&terms.found).filter(|(_, found)| !**found) {
+            for (number, found) in numbers.iter().zip(&terms.found) {
+                if found.limit {
+                    if !found.own_parameter {
+                        let message = format!("`{number}`: the limit has no such burst or queue");
+                        let hint = "`burst` is of `token_bucket`, `queue` of `leaky_bucket`";
+                        let fault = Fault::new("invalid_terms", message).hint(hint);
+                        problems.error(terms.location, fault);
+                    }
+                    continue;
+                }
                 let message = match number.limit.as_str() {
                     "" => format!(
                         "`{number}` needs a rule with one limit, and table `{name}` has none"
@@ -253,7 +275,9 @@ impl TermsBuild {
             let is_meant =
                 numbers.iter().position(|number| number.is_for(limit, ordinal, own.len()));
             let Some(index) = is_meant else { continue };
-            self.found[index] = true;
+            let found = &mut self.found[index];
+            found.limit = true;
+            found.own_parameter |= numbers[index].has_own_parameter(limit);
             match numbers[index].apply(limit) {
                 Ok(changed) => *limit = changed,
                 Err(message) => {
