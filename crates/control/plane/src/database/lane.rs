@@ -140,11 +140,8 @@ async fn run_group(
     kept: &mut Option<Session>,
     group: &mut [Box<dyn Operation>],
 ) -> Result<(), PlaneError> {
-    let mut session = match kept.take().filter(|session| !session.is_closed()) {
-        Some(session) => session,
-        None => connector.connect().await?,
-    };
-    let outcome = run_transaction(&mut session, writes, group).await;
+    let mut session = begin(connector, writes, kept.take()).await?;
+    let outcome = run_transaction(&mut session, group).await;
     if outcome.is_err() {
         // A connection in an unknown state is not used again, unless it takes the transaction back.
         if session.batch("ROLLBACK").await.is_err() && matches!(session, Session::Sqlite { .. }) {
@@ -159,12 +156,26 @@ async fn run_group(
     outcome
 }
 
+/// A connection with an open transaction. One that the server has closed meanwhile is replaced: nothing was sent on it.
+async fn begin(
+    connector: &Connector,
+    writes: bool,
+    kept: Option<Session>,
+) -> Result<Session, PlaneError> {
+    if let Some(mut session) = kept.filter(|session| !session.is_closed())
+        && session.batch(session.begin(writes)).await.is_ok()
+    {
+        return Ok(session);
+    }
+    let mut session = connector.connect().await?;
+    session.batch(session.begin(writes)).await?;
+    Ok(session)
+}
+
 async fn run_transaction(
     session: &mut Session,
-    writes: bool,
     group: &mut [Box<dyn Operation>],
 ) -> Result<(), PlaneError> {
-    session.batch(session.begin(writes)).await?;
     for operation in group {
         session.batch("SAVEPOINT operation").await?;
         let end = match operation.run(session).await {

@@ -394,6 +394,19 @@ fn units_of_a_short_window_live_as_long_as_it_does() {
 }
 
 #[test]
+fn a_slice_lasts_until_its_window_ends_where_enough_is_left_for_others() {
+    let limit = Limit::new(FixedWindow::new(10_000, Window::Every(Period::SECOND)));
+    // A hundred a second, in a window that ends in half a second.
+    for (left, expected) in [(8_000, 48..=60), (2_000, 20..=35)] {
+        let mut lease = lease_of(limit.clone());
+        lease.get(0, left, START);
+        lease.used_steadily(11, START);
+        let units = lease.take_ahead(START);
+        assert!(expected.contains(&units), "{units} with {left} left");
+    }
+}
+
+#[test]
 fn at_the_end_of_a_window_little_is_taken_and_the_next_one_is_waited_for() {
     let mut lease = lease_of(Limit::new(FixedWindow::new(1_000, Window::Every(Period::MINUTE))));
     lease.used_steadily(50, START);
