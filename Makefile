@@ -11,7 +11,7 @@ OPTIONAL = tidegate/capacity-etcd,tidegate/capacity-postgres,tidegate/capacity-s
 OLD ?= 8b8d2fd
 OLD_TREE = $(CURDIR)/target/upgrade-tree
 
-.PHONY: help run flood run-redis run-forward demo dist test tools fmt lint docs unit features bench sim overload fuzz soak deny sdk upgrade-test upstream
+.PHONY: help run flood run-redis run-control run-forward demo dist test tools fmt lint docs unit features bench sim overload fuzz soak deny sdk upgrade-test upstream
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -26,6 +26,10 @@ flood: ## Flood the gateway of `make run` for twenty seconds, and watch who is s
 run-redis: ## Two servers that share their limits over a Redis, and a look at it
 	$(WATCHED) $(CARGO) build --locked -p tidegate-app
 	tools/run-redis
+
+run-control: ## A control plane and two servers: a command changes a limit at both, then the control plane is killed
+	$(WATCHED) $(CARGO) build --locked -p tidegate-app
+	tools/run-control
 
 run-forward: ## Import 10,000 records by a forwarder, beside a naive client; FORWARD=--kill kills it in the middle
 	$(WATCHED) $(CARGO) run --locked -p tidegate-app -- demo forward $(FORWARD)

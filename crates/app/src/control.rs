@@ -152,7 +152,7 @@ const IMPORT_EXAMPLES: &str = "\
 Examples:
   tidegate control import api/clients clients.csv --why 'from the billing system'
 
-The first line has the names of the columns: value,terms or value,terms,until.
+The first line has the names of the columns: value,terms or value,terms,until. A column `why` is not kept.
 Each 10,000 rows are a version; an import that was interrupted can be repeated.";
 
 const SWITCH_EXAMPLES: &str = "\

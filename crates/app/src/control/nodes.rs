@@ -138,7 +138,8 @@ pub(super) fn wait(args: &WaitArgs, out: &mut Output) -> Result<Exit, Failure> {
             writeln!(out, "only {running} of {reporting} nodes run version {version}")?;
             return Ok(Exit::Problems);
         }
-        client.runtime().block_on(sleep(ASK_EVERY));
+        // Within the runtime: a timer is made by the runtime that it belongs to.
+        client.runtime().block_on(async { sleep(ASK_EVERY).await });
         waited += ASK_EVERY;
     }
 }

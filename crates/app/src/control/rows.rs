@@ -162,7 +162,8 @@ pub(super) fn read_rows(path: &Path, kind: &str, table: &str) -> Result<Vec<Valu
     let field = if kind == "client" { "plan" } else { "terms" };
     let headers = reader.headers().map_err(|error| unusable(1, &error.to_string()))?.clone();
     let column = |name: &str| headers.iter().position(|header| header == name);
-    let known = ["value", field, "until", "owner", "labels"];
+    // A file beside rules may say why in each line; here the version says it.
+    let known = ["value", field, "until", "owner", "labels", "why"];
     if let Some(other) = headers.iter().find(|header| !known.contains(header)) {
         return Err(unusable(1, &format!("there is no column `{other}`")));
     }

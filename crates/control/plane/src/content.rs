@@ -1,7 +1,8 @@
 //! Rule documents and plans as rule files, and their check.
 
 use serde_json::json;
-use tidegate_rules::{Options, Severity, Snapshot, Source, compile};
+use tidegate_row_table::Rows;
+use tidegate_rules::{Options, Severity, Snapshot, Source, compile_with_rows};
 
 use crate::entry::{Entry, EntryKind};
 use crate::error::InputProblem;
@@ -45,17 +46,17 @@ pub fn split_collection(collection: &str) -> Option<(&str, &str)> {
     (!domain.is_empty() && !table.is_empty()).then_some((domain, table))
 }
 
-/// Compiles rule files as the servers do.
+/// Compiles rule files with rows as the servers do.
 ///
 /// # Errors
 /// Every problem, with its file, line and column.
-pub fn check_rules(texts: &RuleTexts) -> Result<Snapshot, Vec<InputProblem>> {
+pub fn check_rules(texts: &RuleTexts, rows: &Rows) -> Result<Snapshot, Vec<InputProblem>> {
     if texts.bytes() > TEXT_BYTES_MAX {
         let what = format!("all documents together have up to {TEXT_BYTES_MAX} bytes");
         return Err(vec![InputProblem::new("documents", what)]);
     }
     let sources: Vec<Source> = texts.0.iter().map(|(name, text)| Source::new(name, text)).collect();
-    compile(&sources, &Options::default()).map_err(|report| {
+    compile_with_rows(&sources, rows, &Options::default()).map_err(|report| {
         let errors = report.problems().iter().any(|one| one.severity == Severity::Error);
         let mut problems = InputProblem::of_report(&report);
         if !errors || problems.is_empty() {

@@ -9,6 +9,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tidegate_access::parse_sha256;
+use tidegate_rules::canonical_terms;
 use tidegate_snapshot_file::SwitchTarget;
 use tidegate_words::words;
 
@@ -105,7 +106,13 @@ impl EntryKind {
                 check_labels(fields.get("labels"))
                     .map_err(|what| InputProblem::new(at("labels"), what))?;
             }
-            EntryKind::Row => drop(text("terms")?),
+            EntryKind::Row => {
+                // Equal terms have one text: terms are numbered by it.
+                let terms = canonical_terms(&text("terms")?).map_err(|error| {
+                    InputProblem::new(at("terms"), error.message).hint(error.hint)
+                })?;
+                return Ok(serde_json::json!({ "terms": terms }).to_string());
+            }
             EntryKind::Switch => check_switch(place, name, body)?,
             EntryKind::Key => {
                 one_word(&text("owner")?).map_err(|what| InputProblem::new(at("owner"), what))?;

@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use tidegate_row_table::{NewRow, Rows, TableName};
+
 use super::audit::{self, AuditFields};
 use super::session::{Row, Session, values};
 use crate::change::{
     ApplyOutcome, Author, Change, ChangeAction, ChangeSet, Difference, Expectation, VersionView,
 };
-use crate::content::{RuleTexts, check_rules};
+use crate::content::{RuleTexts, check_rules, split_collection};
 use crate::entry::{Entry, EntryKey, EntryKind, EntryView, show_time};
 use crate::error::PlaneError;
 
@@ -145,9 +147,10 @@ pub(super) async fn apply(
     for change in &planned {
         store(session, change, next).await?;
     }
-    count(session, &planned, rows_max).await?;
-    if planned.iter().any(|change| change.key.kind.is_compiled()) {
-        check_rules(&rule_texts(session, next).await?).map_err(PlaneError::Invalid)?;
+    let has_new_terms = count(session, &planned, rows_max).await?;
+    if has_new_terms || planned.iter().any(|change| change.key.kind.is_compiled()) {
+        let (texts, rows) = (rule_texts(session, next).await?, terms_in_use(session).await?);
+        check_rules(&texts, &rows).map_err(PlaneError::Invalid)?;
     }
     record_version(session, set, &mut planned, next, now_millis).await?;
     Ok(ApplyOutcome { version: next, changed: planned.len() as u64 })
@@ -298,12 +301,12 @@ async fn store(session: &mut Session, change: &PlannedChange, next: u64) -> Resu
     Ok(())
 }
 
-/// Keeps the counts of entries, and refuses more than the maxima.
+/// Keeps the counts of entries, and refuses more than the maxima. Returns whether there are terms that no row had.
 async fn count(
     session: &mut Session,
     planned: &[PlannedChange],
     rows_max: u64,
-) -> Result<(), PlaneError> {
+) -> Result<bool, PlaneError> {
     let mut deltas: BTreeMap<(EntryKind, String, String), i64> = BTreeMap::new();
     for change in planned {
         for (entry, delta) in [(&change.before, -1), (&change.after, 1)] {
@@ -320,12 +323,15 @@ async fn count(
     deltas.retain(|_, delta| *delta != 0);
     let grown: BTreeSet<EntryKind> =
         deltas.iter().filter(|(_, delta)| **delta > 0).map(|((kind, _, _), _)| *kind).collect();
+    let mut has_new_terms = false;
     for ((kind, collection, terms), delta) in deltas {
         let (added, removed) = (delta.max(0).unsigned_abs(), delta.min(0).unsigned_abs());
         let sql = "INSERT INTO totals VALUES ($1, $2, $3, $4) \
-                   ON CONFLICT (kind, collection, terms) DO UPDATE SET entries = totals.entries + $5 - $6";
-        let values = values![kind.as_str(), collection, terms, added, added, removed];
-        session.execute(sql, values).await?;
+                   ON CONFLICT (kind, collection, terms) DO UPDATE SET entries = totals.entries + $5 - $6 \
+                   RETURNING entries";
+        let values = values![kind.as_str(), collection, &terms, added, added, removed];
+        let total = session.query_one(sql, values).await?.number(0)?;
+        has_new_terms |= !terms.is_empty() && added > 0 && total == added;
     }
     session.execute("DELETE FROM totals WHERE entries <= $1", values![0]).await?;
     for kind in grown {
@@ -348,7 +354,7 @@ async fn count(
             return Err(PlaneError::Full(text));
         }
     }
-    Ok(())
+    Ok(has_new_terms)
 }
 
 /// How many entries of a kind there are.
@@ -365,6 +371,25 @@ pub(super) async fn totals(session: &mut Session, kind: EntryKind) -> Result<Tot
                FROM totals WHERE kind = $1";
     let row = session.query_one(sql, values![kind.as_str()]).await?;
     Ok(Totals { entries: row.number(0)?, terms: row.number(1)? })
+}
+
+/// A row of each table for each of its terms: what the rules have to fit.
+async fn terms_in_use(session: &mut Session) -> Result<Rows, PlaneError> {
+    let sql = "SELECT collection, terms FROM totals WHERE kind = $1 OR kind = $2 ORDER BY collection, terms";
+    let kinds = values![EntryKind::Row.as_str(), EntryKind::Client.as_str()];
+    let mut found = Vec::new();
+    for (number, row) in session.query(sql, kinds).await?.iter().enumerate() {
+        let collection = row.text(0)?;
+        // The service checked it: every collection of rows is a table.
+        let Some((domain, table)) = split_collection(&collection) else { continue };
+        let table = TableName { domain: domain.to_owned(), table: table.to_owned() };
+        found.push((table, row.text(1)?, number.to_string()));
+    }
+    let rows: Vec<NewRow<'_>> = found
+        .iter()
+        .map(|(table, terms, value)| NewRow { table, value, terms, until: None })
+        .collect();
+    Rows::build(rows.len().max(1), 0, &rows).map_err(|error| PlaneError::Full(error.to_string()))
 }
 
 /// The rule files of a version.

@@ -35,13 +35,13 @@ pub(super) async fn build_content(
     now: u64,
 ) -> Result<BuiltContent, PlaneError> {
     let texts = database.rule_texts(version).await?;
-    check_rules(&texts).map_err(PlaneError::Invalid)?;
     let seconds = now / 1_000;
     let rows = read_rows(database, version, seconds).await?;
     let row_count: usize = rows.values().map(BTreeMap::len).sum();
     let (keys, key_count) = read_keys(database, version, seconds).await?;
     let switches = read_switches(database, version, seconds).await?;
     let rows = place_rows(&rows, cell, hash_key)?;
+    check_rules(&texts, &rows).map_err(PlaneError::Invalid)?;
     let document =
         |(name, text): &(String, String)| DocumentText { name: name.clone(), text: text.clone() };
     let documents: Vec<DocumentText> = texts.files().iter().map(document).collect();
