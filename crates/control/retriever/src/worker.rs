@@ -65,16 +65,16 @@ pub enum StartError {
 
 /// When this process began to count.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Started(Instant);
+pub(crate) struct StartInstant(Instant);
 
-impl Default for Started {
+impl Default for StartInstant {
     fn default() -> Self {
         #[expect(clippy::disallowed_methods, reason = "ages are real time")]
-        Started(Instant::now())
+        StartInstant(Instant::now())
     }
 }
 
-impl Started {
+impl StartInstant {
     pub(crate) fn elapsed(self) -> Duration {
         #[expect(clippy::disallowed_methods, reason = "ages are real time")]
         let now = Instant::now();
