@@ -83,7 +83,7 @@ pub(crate) struct SharedStatus {
     pub(crate) status: Mutex<RetrieverStatus>,
     /// When a higher sequence was accepted last, since the start.
     pub(crate) accepted_at: Mutex<Option<Duration>>,
-    pub(crate) started: crate::worker::Started,
+    pub(crate) started: crate::worker::StartInstant,
 }
 
 impl RetrieverHandle {

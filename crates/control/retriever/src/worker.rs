@@ -65,16 +65,16 @@ pub enum StartError {
 
 /// When this process began to count.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Started(Instant);
+pub(crate) struct StartInstant(Instant);
 
-impl Default for Started {
+impl Default for StartInstant {
     fn default() -> Self {
         #[expect(clippy::disallowed_methods, reason = "ages are real time")]
-        Started(Instant::now())
+        StartInstant(Instant::now())
     }
 }
 
-impl Started {
+impl StartInstant {
     pub(crate) fn elapsed(self) -> Duration {
         #[expect(clippy::disallowed_methods, reason = "ages are real time")]
         let now = Instant::now();
@@ -159,7 +159,7 @@ impl Drop for Retriever {
 }
 
 /// The snapshot in place.
-struct Running {
+struct PlacedSnapshot {
     position: Position,
     content_hash: [u8; 32],
     table: RowTable,
@@ -173,7 +173,7 @@ struct Worker {
     publish: Publish,
     shared: Arc<SharedStatus>,
     beat: Duration,
-    running: Option<Running>,
+    running: Option<PlacedSnapshot>,
     /// The table that ran before, to be filled again when requests have let go of it.
     spare: Option<RowTable>,
     /// Beats since the copy was written.
@@ -350,7 +350,7 @@ impl Worker {
         let content_hash = head.content_hash;
         let table = snapshot.content.table;
         self.replace_table(table.clone());
-        self.running = Some(Running { position, content_hash, table });
+        self.running = Some(PlacedSnapshot { position, content_hash, table });
     }
 
     fn replace_table(&mut self, table: RowTable) {
