@@ -15,10 +15,24 @@ use crate::cli::Format;
 use crate::exit::{Complaint, Exit, Failure};
 use crate::output::{Output, write_json};
 
+const INSPECT_EXAMPLES: &str = "\
+Examples:
+  tidegate snapshot inspect /srv/snapshots/main/all/snapshot
+  tidegate snapshot inspect snapshot --format json";
+
+const VERIFY_EXAMPLES: &str = "\
+Examples:
+  tidegate snapshot verify snapshot --join join.json";
+
+const LOOKUP_EXAMPLES: &str = "\
+Examples:
+  tidegate snapshot lookup snapshot --domain api --table clients acme";
+
 /// Commands on snapshot files.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SnapshotCommand {
     /// Show what a file says of itself. Checks the hashes, and not who signed it.
+    #[command(after_help = INSPECT_EXAMPLES)]
     Inspect {
         /// The file.
         file: PathBuf,
@@ -27,6 +41,7 @@ pub(crate) enum SnapshotCommand {
         format: Format,
     },
     /// Check that a trusted key signed a file for the cell of a join file. Exits with 1 if not.
+    #[command(after_help = VERIFY_EXAMPLES)]
     Verify {
         /// The file.
         file: PathBuf,
@@ -35,6 +50,7 @@ pub(crate) enum SnapshotCommand {
         join: PathBuf,
     },
     /// Show the row of a client. Exits with 1 if it has none.
+    #[command(after_help = LOOKUP_EXAMPLES)]
     Lookup(LookupArgs),
 }
 

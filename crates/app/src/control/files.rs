@@ -308,8 +308,16 @@ pub(super) fn apply(args: &ApplyArgs, out: &mut Output) -> Result<Exit, Failure>
 fn file_of(kind: &str, collection: &str, name: &str) -> PathBuf {
     match kind {
         "document" => {
-            let parts = name.split('/').map(|part| encode(part).replace("..", "%2E%2E"));
-            PathBuf::from("rules").join(parts.collect::<Vec<_>>().join("/"))
+            let inside = |part: &str| match part {
+                "." => "%2E".to_owned(),
+                part => encode(part).replace("..", "%2E%2E"),
+            };
+            // An empty part would make the path absolute, or vanish: such a name is one component.
+            let path = match name.split('/').any(str::is_empty) {
+                true => inside(name),
+                false => name.split('/').map(inside).collect::<Vec<_>>().join("/"),
+            };
+            PathBuf::from("rules").join(path)
         }
         "plan" => {
             PathBuf::from("plans").join(encode(collection)).join(format!("{}.json", encode(name)))
@@ -449,8 +457,10 @@ mod tests {
 
     #[test]
     fn a_name_cannot_leave_the_directory() {
-        for name in ["../../etc/passwd", "..", "/etc/passwd", "a/../b"] {
+        for name in ["../../etc/passwd", "..", "/etc/passwd", "a/../b", "a//b", "a/", "a/./b"] {
             let path = file_of("document", "", name);
+            let found = names(Path::new("rules"), &path, "").unwrap().join("/");
+            assert_eq!(found, name, "the name comes back");
             assert!(path.starts_with("rules"), "{}", path.display());
             let up = path.components().any(|part| part == std::path::Component::ParentDir);
             assert!(!up, "{}", path.display());
