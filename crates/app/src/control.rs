@@ -38,12 +38,19 @@ pub(crate) enum ControlCommand {
     #[command(after_help = EXPORT_EXAMPLES)]
     Export(files::DatabaseExportArgs),
     /// List versions: who changed what, when and why.
+    #[command(after_help = "Examples:\n  tidegate control history --limit 5")]
     History(history::HistoryArgs),
     /// Show what a version changed, or the differences between two.
+    #[command(
+        after_help = "Examples:\n  tidegate control show 42\n  tidegate control show 42 --since 40"
+    )]
     Show(history::ShowArgs),
     /// Bring back the content of a version, as a new version.
     ///
     /// Switches and API keys stay as they are.
+    #[command(
+        after_help = "Examples:\n  tidegate control rollback --why 'acme is refused'\n  tidegate control rollback --to 41 --why 'acme is refused'"
+    )]
     Rollback(history::RollbackArgs),
     /// Give single clients other limits.
     #[command(after_help = OVERRIDE_EXAMPLES)]
@@ -61,39 +68,59 @@ pub(crate) enum ControlCommand {
         command: operate::SwitchCommand,
     },
     /// Show what servers run.
+    #[command(after_help = "Examples:\n  tidegate control nodes")]
     Nodes(nodes::NodesArgs),
     /// Wait until servers run a version.
     #[command(after_help = WAIT_EXAMPLES)]
     Wait(nodes::WaitArgs),
     /// Show the cell, the newest version and the publisher.
+    #[command(after_help = "Examples:\n  tidegate control status")]
     Status(ControlServerArgs),
     /// Propose changes that somebody else approves.
+    #[command(
+        after_help = "Examples:\n  tidegate control draft list\n  tidegate control draft review contract 'as agreed' --approve\n  tidegate control draft publish contract"
+    )]
     Draft {
         #[command(subcommand)]
         command: operate::DraftCommand,
     },
     /// Read and verify the audit.
+    #[command(
+        after_help = "Examples:\n  tidegate control audit list --limit 20\n  tidegate control audit verify"
+    )]
     Audit {
         #[command(subcommand)]
         command: operate::AuditCommand,
     },
     /// Manage API keys of the gateway, and the key that signs snapshots.
+    #[command(
+        after_help = "Examples:\n  tidegate control keys new acme gold --why 'new contract'\n  tidegate control keys revoke 87cbebfe --why leaked"
+    )]
     Keys {
         #[command(subcommand)]
         command: operate::ControlKeysCommand,
     },
     /// Manage the tokens of the service.
+    #[command(
+        after_help = "Examples:\n  tidegate control token add ci read+change --owner billing\n  tidegate control token revoke ci"
+    )]
     Token {
         #[command(subcommand)]
         command: operate::TokenCommand,
     },
     /// Overrule guards of the publisher for the next version.
+    #[command(after_help = "Examples:\n  tidegate control allow shrunk --why 'we left a tenant'")]
     Allow(operate::AllowArgs),
     /// Start a new epoch, so that servers accept an older database or a new key.
+    #[command(after_help = "Examples:\n  tidegate control epoch --why 'restored from a backup'")]
     Epoch(operate::EpochArgs),
     /// Copy the data directory of a control plane while it runs.
+    #[command(after_help = "Examples:\n  tidegate control backup /backup/tidegate-control")]
     Backup(init::BackupArgs),
     /// Make a data directory from a backup, and start a new epoch in it.
+    #[command(
+        after_help = "Examples:\n  tidegate control restore --data-dir control /backup/tidegate-control --why 'lost disk'"
+    )]
     Restore(init::RestoreArgs),
 }
 

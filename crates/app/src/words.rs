@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidegate_document::parse_duration;
 use tidegate_engine::{Algorithm, Nanos, Retry, RuleLimit, Window};
-use tidegate_rules::{Rounding, Unit};
+use tidegate_rules::{RoundingMode, Unit};
 
 const MILLI: u64 = 1_000_000;
 
@@ -71,7 +71,7 @@ pub(crate) fn details(limit: &RuleLimit) -> Vec<String> {
     match limit.limit.algorithm() {
         Algorithm::SlidingWindow(window) => {
             details.push(format!("counted in {}", count(usize::from(window.slices()), "bucket")));
-            if window.rounding() == Rounding::Down {
+            if window.rounding() == RoundingMode::Down {
                 details.push("use rounded down".to_owned());
             }
         }

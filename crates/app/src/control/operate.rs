@@ -21,6 +21,9 @@ use crate::output::{Cell, Output, Table, write_json};
 #[derive(Debug, Subcommand)]
 pub(crate) enum SwitchCommand {
     /// Set a switch.
+    #[command(
+        after_help = "Examples:\n  tidegate control switch set all shadow --why 'incident 42'"
+    )]
     Set {
         #[command(flatten)]
         server: ControlServerArgs,
@@ -36,6 +39,7 @@ pub(crate) enum SwitchCommand {
         until: Option<String>,
     },
     /// Take a switch away: the rules decide again.
+    #[command(after_help = "Examples:\n  tidegate control switch rm all --why over")]
     Rm {
         #[command(flatten)]
         server: ControlServerArgs,
@@ -46,6 +50,7 @@ pub(crate) enum SwitchCommand {
         scope: String,
     },
     /// List switches.
+    #[command(after_help = "Examples:\n  tidegate control switch list")]
     List(ControlServerArgs),
 }
 
@@ -53,8 +58,10 @@ pub(crate) enum SwitchCommand {
 #[derive(Debug, Subcommand)]
 pub(crate) enum DraftCommand {
     /// List drafts.
+    #[command(after_help = "Examples:\n  tidegate control draft list")]
     List(ControlServerArgs),
     /// Show a draft.
+    #[command(after_help = "Examples:\n  tidegate control draft show contract")]
     Show {
         #[command(flatten)]
         server: ControlServerArgs,
@@ -62,6 +69,9 @@ pub(crate) enum DraftCommand {
         name: String,
     },
     /// Say what you think of a draft, and approve it.
+    #[command(
+        after_help = "Examples:\n  tidegate control draft review contract 'as agreed' --approve"
+    )]
     Review {
         #[command(flatten)]
         server: ControlServerArgs,
@@ -74,6 +84,7 @@ pub(crate) enum DraftCommand {
         approve: bool,
     },
     /// Make the changes of a draft a version.
+    #[command(after_help = "Examples:\n  tidegate control draft publish contract")]
     Publish {
         #[command(flatten)]
         server: ControlServerArgs,
@@ -86,6 +97,7 @@ pub(crate) enum DraftCommand {
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuditCommand {
     /// List rows of the audit.
+    #[command(after_help = "Examples:\n  tidegate control audit list --after 100")]
     List {
         #[command(flatten)]
         server: ControlServerArgs,
@@ -97,6 +109,7 @@ pub(crate) enum AuditCommand {
         limit: u64,
     },
     /// Check the chain of the audit, and the entries of each version. Ends with 1 at the first row that was edited.
+    #[command(after_help = "Examples:\n  tidegate control audit verify")]
     Verify(ControlServerArgs),
 }
 
@@ -104,6 +117,7 @@ pub(crate) enum AuditCommand {
 #[derive(Debug, Subcommand)]
 pub(crate) enum ControlKeysCommand {
     /// Make an API key for a client of the gateway. The key is printed once; only its hash is sent.
+    #[command(after_help = "Examples:\n  tidegate control keys new acme gold --why 'new contract'")]
     New {
         #[command(flatten)]
         server: ControlServerArgs,
@@ -115,8 +129,10 @@ pub(crate) enum ControlKeysCommand {
         plan: String,
     },
     /// List API keys: their hashes, owners and plans.
+    #[command(after_help = "Examples:\n  tidegate control keys list")]
     List(ControlServerArgs),
     /// Revoke the API keys whose hash begins so.
+    #[command(after_help = "Examples:\n  tidegate control keys revoke 87cbebfe --why leaked")]
     Revoke {
         #[command(flatten)]
         server: ControlServerArgs,
@@ -129,6 +145,9 @@ pub(crate) enum ControlKeysCommand {
     ///
     /// First without `--finish`: add the public key that is printed to the join files, and restart the servers. Then
     /// with `--finish`, and restart `tidegate control serve`.
+    #[command(
+        after_help = "Examples:\n  tidegate control keys rotate --data-dir control\n  tidegate control keys rotate --data-dir control --finish"
+    )]
     Rotate {
         /// The data directory of the control plane.
         #[arg(
@@ -143,6 +162,9 @@ pub(crate) enum ControlKeysCommand {
         finish: bool,
     },
     /// Permit the signing key to sign in a new epoch, with the epoch key.
+    #[command(
+        after_help = "Examples:\n  tidegate control keys certify --data-dir control --epoch 3"
+    )]
     Certify {
         /// The data directory of the control plane.
         #[arg(
@@ -168,6 +190,9 @@ pub(crate) enum ControlKeysCommand {
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokenCommand {
     /// Make a token. Its text is printed once.
+    #[command(
+        after_help = "Examples:\n  tidegate control token add ci read+change --owner billing --expires 2027-12-31"
+    )]
     Add {
         #[command(flatten)]
         server: ControlServerArgs,
@@ -183,8 +208,10 @@ pub(crate) enum TokenCommand {
         expires: String,
     },
     /// List tokens.
+    #[command(after_help = "Examples:\n  tidegate control token list")]
     List(ControlServerArgs),
     /// Revoke a token.
+    #[command(after_help = "Examples:\n  tidegate control token revoke ci")]
     Revoke {
         #[command(flatten)]
         server: ControlServerArgs,

@@ -21,10 +21,15 @@ const IMPORT_BATCH: usize = 10_000;
 #[derive(Debug, Subcommand)]
 pub(crate) enum OverrideCommand {
     /// Give a client these terms.
+    #[command(
+        after_help = "Examples:\n  tidegate control override set api/clients acme rate=500 --why 'new contract'\n  tidegate control override set api/clients acme unlimited --until 2027-01-31T18:00:00Z"
+    )]
     Set(SetArgs),
     /// Take the row of a client away: the limits of the rules hold for it again.
+    #[command(after_help = "Examples:\n  tidegate control override rm api/clients acme")]
     Rm(RmArgs),
     /// List rows.
+    #[command(after_help = "Examples:\n  tidegate control override list api/clients --prefix ac")]
     List(ListArgs),
 }
 

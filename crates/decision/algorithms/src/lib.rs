@@ -61,7 +61,7 @@ pub use leaky_bucket::LeakyBucket;
 pub use limit::{Limit, ParameterError};
 pub use mode::{CallerMode, Mode, ModeCell, Percent};
 pub use period::{Period, PeriodError};
-pub use policy::{Charge, Consistency, OnStoreError, Rounding};
+pub use policy::{Charge, Consistency, OnStoreError, RoundingMode};
 pub use sliding_log::{LogState, SLIDING_LOG_MAX, SlidingLog};
 pub use sliding_window::{SLICES_MAX, SlicesState, SlidingWindow};
 pub use soft::{Allowance, Soft, SoftState};

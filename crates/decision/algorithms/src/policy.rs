@@ -51,7 +51,7 @@ words! {
     /// How a sliding window counter rounds its weighted use to whole units.
     #[derive(Default)]
     #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
-    pub enum Rounding {
+    pub enum RoundingMode {
         /// Up: it never admits more than the estimate allows.
         #[default]
         Up = "up",

@@ -10,7 +10,7 @@ use crate::check_input::CheckInput;
 use crate::decision::{Decision, Retry};
 use crate::limit::ParameterError;
 use crate::period::Period;
-use crate::policy::Rounding;
+use crate::policy::RoundingMode;
 use crate::time::{Nanos, Timestamp};
 
 /// The largest number of slices; one is then under 2 % of the window.
@@ -26,7 +26,7 @@ pub struct SlidingWindow {
     /// few nanoseconds longer than the period.
     slice: u64,
     count_refused: bool,
-    rounding: Rounding,
+    rounding: RoundingMode,
 }
 
 /// A key's state in a sliding window.
@@ -79,15 +79,15 @@ impl SlicesState {
     }
 
     /// The weighted use at `now`.
-    fn used(&self, now: Timestamp, rounding: Rounding) -> u128 {
+    fn used(&self, now: Timestamp, rounding: RoundingMode) -> u128 {
         let passed = now.since(self.begun).get().min(self.slice);
         let inside = u128::from(self.slice - passed);
         let oldest = self.counts.first().copied().unwrap_or(0);
         let weighted = u128::from(oldest) * inside;
         let slice = u128::from(self.slice);
         let oldest = match rounding {
-            Rounding::Up => weighted.div_ceil(slice),
-            Rounding::Down => weighted / slice,
+            RoundingMode::Up => weighted.div_ceil(slice),
+            RoundingMode::Down => weighted / slice,
         };
         self.inside() + oldest
     }
@@ -126,7 +126,7 @@ impl SlidingWindow {
             slices,
             slice,
             count_refused: false,
-            rounding: Rounding::Up,
+            rounding: RoundingMode::Up,
         })
     }
 
@@ -149,12 +149,12 @@ impl SlidingWindow {
 
     /// How the weighted use is rounded to whole units.
     #[must_use]
-    pub fn rounded(self, rounding: Rounding) -> Self {
+    pub fn rounded(self, rounding: RoundingMode) -> Self {
         SlidingWindow { rounding, ..self }
     }
 
     /// How the weighted use is rounded to whole units.
-    pub const fn rounding(&self) -> Rounding {
+    pub const fn rounding(&self) -> RoundingMode {
         self.rounding
     }
 
@@ -282,9 +282,9 @@ impl SlidingWindow {
         let slice = u128::from(self.slice);
         match (self.rounding, leaving) {
             (_, 0) => slice,
-            (Rounding::Up, _) => room * slice / leaving,
+            (RoundingMode::Up, _) => room * slice / leaving,
             // Less than one more unit rounds down to `room`.
-            (Rounding::Down, _) => ((room + 1) * slice).div_ceil(leaving) - 1,
+            (RoundingMode::Down, _) => ((room + 1) * slice).div_ceil(leaving) - 1,
         }
     }
 

@@ -58,7 +58,7 @@ pub use schema::schema;
 pub use snapshot::{Domain, Entry, KeyValue, MatchedRule, Snapshot, Values};
 pub use terms::{TermsError, canonical_terms};
 pub use tidegate_algorithms::{
-    Charge, Consistency, Mode, OnStoreError, Percent, Rounding, Timestamp,
+    Charge, Consistency, Mode, OnStoreError, Percent, RoundingMode, Timestamp,
 };
 pub use tidegate_document::{
     PROBLEMS_MAX, Problem, RelatedLocation, Report, Severity, Snippet, Source, closest,

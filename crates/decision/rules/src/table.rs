@@ -4,7 +4,7 @@
 //! knows the word. The other marks name the algorithms that a key has a meaning for: their words, `timed` for all
 //! with a length of time, `counting` for those that count hits; without one, all algorithms.
 
-use tidegate_algorithms::{Charge, Consistency, Mode, OnStoreError, Rounding};
+use tidegate_algorithms::{Charge, Consistency, Mode, OnStoreError, RoundingMode};
 use tidegate_document::{Key, LocatedValue, MappingType, NameMap, ScalarOr, Word, mapping};
 
 use crate::choices::{AlgorithmName, PlanSource, RefusalStatus, WhenOver};
@@ -99,7 +99,7 @@ mapping! {
         /// The number of slices of the window; more are more exact. Default 1.
         buckets [sliding_window]: Option<u64> = optional in 1..=tidegate_algorithms::SLICES_MAX as u64,
         /// How the weighted use of the window is rounded to whole units. Default `up`.
-        rounding [sliding_window]: Option<Word<Rounding>>,
+        rounding [sliding_window]: Option<Word<RoundingMode>>,
         /// The window is a day, week, month or year of the calendar.
         calendar [fixed_window]: Option<bool>,
         /// The time zone of the calendar, such as `Europe/Berlin`. Default `UTC`.

@@ -23,6 +23,8 @@ pub(crate) const RECORD_TYPE: &str = "records";
 pub(crate) const TARGET: &str = "service";
 /// Records of one batch of a producer.
 const BATCH: usize = 10;
+/// The pause of a producer after a batch, so that a scene has time for its faults before the last one.
+const STORED_PAUSE: Duration = Duration::from_millis(20);
 /// The pause of a producer whose batch was refused.
 const REFUSED_PAUSE: Duration = Duration::from_millis(100);
 
@@ -161,6 +163,7 @@ async fn produce(forwarder: &Forwarder, arguments: &WorkerArguments) -> anyhow::
                 let ids: Vec<String> = outcomes.iter().map(|one| one.id().to_string()).collect();
                 writeln!(out, "stored {}.", ids.join(" "))?;
                 left -= count;
+                sleep(STORED_PAUSE).await;
             }
             Ok(Err(error)) => {
                 writeln!(out, "refused: {error}")?;

@@ -43,7 +43,7 @@ fn a_refusal_says_exactly_when_enough_has_left() {
 
 #[test]
 fn a_use_rounded_down_admits_one_more_while_a_unit_is_partly_inside() {
-    for (rounding, left) in [(Rounding::Up, 0), (Rounding::Down, 1)] {
+    for (rounding, left) in [(RoundingMode::Up, 0), (RoundingMode::Down, 1)] {
         let window = SlidingWindow::new(7, Period::MINUTE, 1).unwrap().rounded(rounding);
         let mut t = Harness::new(Limit::new(window));
         t.spend(5);
@@ -277,7 +277,7 @@ struct History {
     slice: u64,
     slices: u64,
     count_refused: bool,
-    rounding: Rounding,
+    rounding: RoundingMode,
     seen: u64,
     units: Vec<(u64, u64)>,
 }
@@ -289,7 +289,7 @@ impl History {
             slice: length.div_ceil(u64::from(slices)),
             slices: u64::from(slices),
             count_refused,
-            rounding: Rounding::Up,
+            rounding: RoundingMode::Up,
             seen: 0,
             units: Vec::new(),
         }
@@ -311,8 +311,8 @@ impl Model for History {
         let part = u128::from(self.count(oldest)) * u128::from(self.slice - passed);
         let slice = u128::from(self.slice);
         let part = match self.rounding {
-            Rounding::Up => part.div_ceil(slice),
-            Rounding::Down => part / slice,
+            RoundingMode::Up => part.div_ceil(slice),
+            RoundingMode::Down => part / slice,
         };
         self.limit.saturating_sub(whole + u64::try_from(part).unwrap())
     }
@@ -353,7 +353,7 @@ proptest! {
         length in 1_000_000..=2_000_000_000_u64,
         slices in slices(),
         count_refused: bool,
-        rounding in prop_oneof![Just(Rounding::Up), Just(Rounding::Down)],
+        rounding in prop_oneof![Just(RoundingMode::Up), Just(RoundingMode::Down)],
         steps in steps(22, ms(300), ms(1)),
     ) {
         let model = History::new(limit, length, slices, count_refused);

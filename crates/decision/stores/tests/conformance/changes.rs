@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use tidegate_algorithms::{
-    Algorithm, CalendarUnit, Decision, FixedWindow, LeakyBucket, Limit, Period, Rounding,
+    Algorithm, CalendarUnit, Decision, FixedWindow, LeakyBucket, Limit, Period, RoundingMode,
     SlicesState, SlidingWindow, Soft, SoftState, State, Timestamp, TokenBucket, Window,
     WindowState,
 };
@@ -84,8 +84,8 @@ fn slices() -> Vec<Limit> {
         Limit::new(sliding(1_000_000_007, Period::MINUTE, 1)),
         Limit::new(sliding(COUNT_MAX, Period::HOUR, 2)),
         Limit::new(sliding(5, Period::MINUTE, 1).counting_refused(true)),
-        Limit::new(sliding(7, Period::SECOND, 4).rounded(Rounding::Down)),
-        Limit::new(sliding(1_000_000_007, Period::SECOND, 4).rounded(Rounding::Down)),
+        Limit::new(sliding(7, Period::SECOND, 4).rounded(RoundingMode::Down)),
+        Limit::new(sliding(1_000_000_007, Period::SECOND, 4).rounded(RoundingMode::Down)),
         Limit::new(sliding(5, Period::SECOND, 4)).with_soft(soft()),
     ]
 }

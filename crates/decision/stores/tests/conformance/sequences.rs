@@ -7,7 +7,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, TestRunner};
 use tidegate_algorithms::{
     Algorithm, CalendarUnit, Concurrency, FixedWindow, Holder, LeakyBucket, Limit, Period,
-    Rounding, SlidingLog, SlidingWindow, Soft, Timestamp, TokenBucket, Window,
+    RoundingMode, SlidingLog, SlidingWindow, Soft, Timestamp, TokenBucket, Window,
 };
 use tidegate_stores::{
     Answers, Basis, Batch, Charge, Check, CounterStore, Fingerprinter, Key, Role, Verb,
@@ -45,8 +45,8 @@ fn limits() -> Vec<Limit> {
         Limit::new(log.counting_refused(true)),
         Limit::new(sliding(5, 1)),
         Limit::new(sliding(5, 4)),
-        Limit::new(sliding(5, 1).rounded(Rounding::Down)),
-        Limit::new(sliding(4, 4).rounded(Rounding::Down)).with_soft(soft),
+        Limit::new(sliding(5, 1).rounded(RoundingMode::Down)),
+        Limit::new(sliding(4, 4).rounded(RoundingMode::Down)).with_soft(soft),
         Limit::new(Concurrency::new(3, Period::SECOND).expect("small")),
         Limit::new(TokenBucket::new(5, Period::SECOND, 4)).with_soft(soft),
         Limit::new(window(4, Period::SECOND)).with_soft(soft),

@@ -125,7 +125,7 @@ pub(super) fn full_disk(stage: Stage<'_>) -> SceneReport {
     let worker = fleet.start(&arguments);
     worker.wait_for("stored");
     for _ in 0..rounds {
-        let_work(chance.between(Duration::from_millis(50), Duration::from_millis(300)));
+        let_work(chance.between(Duration::from_millis(20), Duration::from_millis(100)));
         let before = worker.refused();
         // The log of a database that is in use is larger than this, the worker's output is not: the next write fails.
         let output = worker.output().len() as u64;

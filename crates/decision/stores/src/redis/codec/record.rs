@@ -1,6 +1,6 @@
 //! Encodes one check for the script.
 
-use tidegate_algorithms::{Algorithm, BucketTerms, Limit, Period, Rounding, Timestamp, Window};
+use tidegate_algorithms::{Algorithm, BucketTerms, Limit, Period, RoundingMode, Timestamp, Window};
 use tidegate_redis_link::{ScriptBody, put_number};
 
 use super::request::ScriptVerb;
@@ -191,10 +191,10 @@ fn lag(period: Period) -> u64 {
 }
 
 /// The bit of the number of slices that says how use is rounded.
-const fn rounding_bit(rounding: Rounding) -> u64 {
+const fn rounding_bit(rounding: RoundingMode) -> u64 {
     match rounding {
-        Rounding::Up => 0,
-        Rounding::Down => 128,
+        RoundingMode::Up => 0,
+        RoundingMode::Down => 128,
     }
 }
 
