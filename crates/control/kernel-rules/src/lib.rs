@@ -4,8 +4,8 @@
 //!
 //! - [`Export`] is the part of the rules that a packet filter can express, with a reason for every limit that it
 //!   cannot. [`nftables`] and [`iptables`] write it as text.
-//! - [`FloodList`] decides which networks flood, from refusals; [`list_message`] carries the whole list to the process
-//!   with the right to change the packet filter, and [`list_script`] is what that process hands to `nft`.
+//! - [`FloodList`] decides which networks flood, from refusals; `list_message` carries the whole list to the process
+//!   with the right to change the packet filter, and `list_script` is what that process hands to `nft`.
 //!
 //! Pure: nothing here runs a program, opens a socket or reads a clock.
 
