@@ -57,7 +57,7 @@ pub(super) fn table(scale: Scale) -> anyhow::Result<Table> {
         ]);
     }
     table.note(format!(
-        "Nanoseconds per request. TidegateLimiter finds one of {RULES} rules by three entries and charges its \
+        "Nanoseconds per request. Tidegate finds one of {RULES} rules by three entries and charges its \
          two limits together or not at all; governor is asked twice by the user's name, without \
          rules. The next two columns show where our time goes: finding the rule alone, and two \
          limiters of ours in place of governor's."
